@@ -1,0 +1,1 @@
+"""The long-running process: wiring, order of start, signals. Decisions are the engine's."""

@@ -1,0 +1,343 @@
+"""The running daemon: a loop around the pipeline, and the ladder down.
+
+Poll, feed what lies below the current cut, close points whose cut is reached, publish what is due. The first SIGTERM
+or SIGINT stops taking cuts, finishes the points that are over and leaves; the second leaves at once. What is stored
+and not yet due stays in the journal, and the next start publishes it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import signal
+import time
+from collections import deque
+from collections.abc import Sequence
+from functools import partial
+from types import FrameType
+
+from streamdp.config import StreamConfig
+from streamdp.daemon import steps
+from streamdp.daemon.jobs import JobDesk
+from streamdp.daemon.schedule import Closed, Cut, Metronome, now_ms
+from streamdp.daemon.start import checkpoint_cut, input_identity, start
+from streamdp.engine import (
+    Action,
+    BoundaryPassed,
+    Charge,
+    Checkpoint,
+    PointClosed,
+    Publish,
+    SaveJob,
+    SaveState,
+    StoreRelease,
+)
+from streamdp.errors import StreamdpError
+from streamdp.job import Job
+from streamdp.journal import JobsCommit, PointCommit, Release
+from streamdp.observe.observer import Observer
+from streamdp.population import write_checkpoint
+from streamdp.privacy import ledger
+from streamdp.transport.base import Message, TopicPartition, Transport, Unreachable
+from streamdp.transport.batch import RecordBatch
+
+log = logging.getLogger("streamdp.daemon")
+
+# How long a poll may wait: the delay of a close, a publication or a stop that comes meanwhile.
+POLL_SECONDS = 0.05
+# How long to leave an input alone that does not answer.
+PAUSE_SECONDS = 0.2
+# How long a checkpoint waits for dead letters; the next one comes soon.
+LETTERS_SECONDS = 10
+# A stop waits this long for releases that are not due yet.
+STOP_SECONDS = 10
+# How many missed points share a transaction.
+MISSED_AT_ONCE = 500
+
+
+class Daemon:
+    """One stream, running. `source` and `target` are the transports of input and output.
+
+    `clock_source` is the input once more, for the thread that takes the cuts: a transport belongs to one thread.
+    """
+
+    def __init__(
+        self,
+        config: StreamConfig,
+        source: Transport,
+        target: Transport,
+        clock_source: Transport,
+        *,
+        accept_gap: bool = False,
+        observer: Observer | None = None,
+    ) -> None:
+        self.config = config
+        self._observer = observer or Observer()
+        self._source, self._target = source, target
+        self._held = start(config, source, target, accept_gap=accept_gap, observer=observer)
+        self._engine = self._held.pipeline.engine
+        self._beyond: list[RecordBatch] = []
+        self._closed: deque[Closed] = deque()
+        self._due: deque[tuple[int, list[int]]] = deque(
+            (self._held.schedule.closes(time_point) + config.time.publish_after_ms, [time_point])
+            for time_point in self._held.journal.unpublished_points()
+        )
+        self._stop_asked = False
+        self._is_input_lost = self._is_cut_awaited = False
+        self._jobs = JobDesk(config, self._held.journal, target, self._engine)
+        self._boundary = self._held.schedule.point_at(now_ms())
+        self._metronome = Metronome(
+            self._held.schedule,
+            self._engine.last_point + 1,
+            partial(take_cut, clock_source, config.input.topics, self._held.journal.identity.input_identity),
+            config.privacy.horizon,
+        )
+        self._observer.opened(self._held.journal, self._held.pipeline.population, target, self._engine.plans)
+
+    def run(self) -> None:
+        """Runs until a signal. Returns when everything that was over is published."""
+        self._metronome.start()
+        steps.reach("start.opened")
+        log.info("running", extra={"fields": {"stream": self.config.name, "time_point": self._engine.last_point + 1}})
+        try:
+            self._jobs.resume()
+            self._observer.running()
+            while not self._stop_asked:
+                self._turn(POLL_SECONDS)
+            self._wind_down()
+        finally:
+            self._metronome.stop()
+            self._jobs.close()
+            self._held.close()
+        log.info("stopped", extra={"fields": {"stream": self.config.name, "time_point": self._engine.last_point}})
+
+    def stop(self, number: int, frame: FrameType | None) -> None:
+        """The signal handler."""
+        if self._stop_asked:
+            os.write(2, b"streamdp: stopped at once; the next start sets right what was under way\n")
+            os._exit(1)
+        self._stop_asked = True
+        self._observer.stopping()
+
+    def handle_signals(self) -> None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self.stop)
+
+    def _wind_down(self) -> None:
+        steps.reach("stop.before")
+        self._metronome.stop()
+        limit = now_ms() + 1_000 * STOP_SECONDS
+        self._turn(0)
+        while (self._closed or self._due or not self._held.publisher.is_idle) and now_ms() < limit:
+            self._turn(POLL_SECONDS)
+        self._publish_due()  # Marks what went out last.
+
+    def _turn(self, wait: float) -> None:
+        try:
+            self._read(wait)
+        except Unreachable as error:
+            if not self._is_input_lost:
+                log.warning("the input does not answer", extra={"fields": {"why": str(error)}})
+            self._is_input_lost = True
+            time.sleep(PAUSE_SECONDS)
+        if self._engine.ended:
+            self._after_the_end()
+        self._publish_due()
+
+    def _read(self, wait: float) -> None:
+        """Takes in what came, and closes what is over."""
+        if self._held.publisher.is_full_of_letters:
+            # The input keeps what it has until the output has taken them.
+            time.sleep(wait)
+        elif not self._is_cut_awaited:
+            self._beyond += self._held.reader.poll(timeout=wait, until=self._cut())
+        # After the poll: a cut older than any of these records is known by now, or about to be (see Metronome).
+        closed = self._metronome.closed(POLL_SECONDS)
+        self._is_cut_awaited = closed is None
+        if closed is None:
+            return
+        self._closed.extend(closed)
+        with contextlib.suppress(Unreachable):  # The output is away, which the publisher says.
+            self._jobs.look()
+        self._observer.jobs(self._engine.open_jobs, self._jobs.in_workers)
+        if closed and closed[-1].cut is not None:
+            self._observer.lagging(closed[-1].cut, self._held.reader.positions())
+        self._advance()
+        if self._is_input_lost:
+            self._is_input_lost = False
+            log.warning("the input answers again")
+
+    def _cut(self) -> Cut | None:
+        """The cut the current point is drained to; None while the point is open (or was missed)."""
+        return self._closed[0].cut if self._closed else None
+
+    def _advance(self) -> None:
+        """Feeds what belongs to the current point, and closes it and the next ones as their cuts are reached."""
+        while self._closed:
+            cut = self._closed[0].cut
+            if cut is None:
+                self._close(self._missed())
+                continue
+            self._watch_new_partitions(cut)
+            self._feed(self._closed[0].time_point, cut)
+            positions = self._held.reader.positions()
+            if any(positions[partition] < offset for partition, offset in cut.items()):
+                return
+            steps.reach("point.drained")
+            self._close([self._closed.popleft()])
+        self._feed(self._engine.last_point + 1, None)
+
+    def _missed(self) -> list[Closed]:
+        """The points before the next one with a cut; many, when the daemon was down for long."""
+        missed: list[Closed] = []
+        while self._closed and self._closed[0].cut is None and len(missed) < MISSED_AT_ONCE:
+            missed.append(self._closed.popleft())
+        return missed
+
+    def _feed(self, time_point: int, cut: Cut | None) -> None:
+        latest = self._held.schedule.closes(time_point) + self.config.time.skew_ms
+        held, self._beyond = self._beyond, []
+        if cut is not None:
+            limits = [cut.get(TopicPartition(batch.topic, batch.partition), 0) for batch in held]
+            pairs = [batch.split_at(limit) for batch, limit in zip(held, limits, strict=True)]
+            held, self._beyond = [below for below, _ in pairs], [beyond for _, beyond in pairs if len(beyond)]
+        if held := [batch for batch in held if len(batch)]:
+            with self._observer.timed("ingest"):
+                self._held.pipeline.feed_all(held, time_point, latest, self._observer.fed)
+
+    def _watch_new_partitions(self, cut: Cut) -> None:
+        known = self._held.reader.positions()
+        if new := {partition for partition in cut if partition not in known}:
+            begin = self._source.begin_offsets(self.config.input.topics)
+            self._held.reader.assign_more({partition: begin[partition] for partition in new})
+
+    def _close(self, points: list[Closed]) -> None:
+        """Commits one point, or a run of missed ones, in one transaction, and queues it for publication."""
+        commits, caused = [], list[Action]()
+        for point in points:
+            event = self._event(point)
+            position = None if point.cut is None else self._jobs.bring_requests()
+            actions = self._held.pipeline.close(event)
+            self._jobs.freeze(actions, self._held.pipeline.population, point.time_point)
+            commits.append(to_commit(event, point.cut, actions, self._engine.ended, position))
+            caused += actions
+        self._held.dead_letters.flush()
+        steps.reach("commit.before")
+        with self._observer.timed("commit"):
+            self._held.journal.commit_points(commits)
+        steps.reach("commit.after")
+        self._observer.decided(event.time_point, caused)
+        self._due.append((event.closed_ts + self.config.time.publish_after_ms, [point.time_point for point in points]))
+        _log_points(commits)
+        self._jobs.carry_out(caused)
+        wanted = any(isinstance(action, Checkpoint) for action in caused)
+        # Input before a checkpoint is not read again: its dead letters must be safe first.
+        if wanted and point.cut is not None and self._held.publisher.letters_safe(LETTERS_SECONDS):
+            self._checkpoint(point.time_point, point.cut)
+        if self._engine.ended:
+            log.info("the horizon has ended", extra={"fields": {"time_point": point.time_point}})
+
+    def _after_the_end(self) -> None:
+        """The boundaries of time points still are when jobs are decided on and their results leave."""
+        boundary = self._held.schedule.point_at(now_ms())
+        if boundary == self._boundary:
+            return
+        self._boundary = boundary
+        time_point, opened = self._engine.last_point, self._held.schedule.opens(boundary)
+        position = self._jobs.bring_requests()
+        actions = self._engine.handle(BoundaryPassed(self._jobs.has_snapshot(time_point)))
+        if not actions and position is None:
+            return
+        stored = _messages_of(actions, opened)
+        self._held.journal.commit_jobs(JobsCommit(time_point, *_jobs_of(actions), stored, position))
+        self._observer.decided(time_point, actions)
+        if stored:
+            self._due.append((opened + self.config.time.publish_after_ms, [time_point]))
+        self._jobs.carry_out(actions)
+
+    def _event(self, point: Closed) -> PointClosed:
+        schedule, time_point = self._held.schedule, point.time_point
+        return PointClosed(time_point, schedule.opens(time_point), schedule.closes(time_point), point.cut is None)
+
+    def _checkpoint(self, time_point: int, cut: Cut) -> None:
+        steps.reach("checkpoint.before")
+        self.config.checkpoint_path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        description = checkpoint_cut(self._held.journal, cut)
+        with self._observer.timed("checkpoint"):
+            write_checkpoint(self._held.pipeline.population, self.config.checkpoint_path, description, time_point)
+        steps.reach("checkpoint.after")
+        self._held.journal.prune(self.config.journal.keep_points)
+
+    def _publish_due(self) -> None:
+        publisher, journal = self._held.publisher, self._held.journal
+        if published := publisher.published():
+            journal.mark_published(published)
+            steps.reach("mark.after")
+            self._observer.published(published)
+        while self._due and self._due[0][0] <= now_ms() and not publisher.is_full:
+            _, time_points = self._due.popleft()
+            stored = journal.unpublished(time_points[0], time_points[-1])
+            self._observer.queued(stored)
+            publisher.publish(stored)
+
+
+def take_cut(source: Transport, topics: list[str], identity: str) -> Cut:
+    """Where the input ends now. Refused when a topic was deleted and created again: its offsets mean other records."""
+    cut = source.end_offsets(topics)
+    # In this order: ids do not come back, so offsets taken before are those of the topics named.
+    if input_identity(source, topics) != identity:
+        raise StreamdpError(
+            "an input topic was deleted and created again while the stream ran: this journal belongs to what it held"
+        )
+    return cut
+
+
+def to_commit(
+    event: PointClosed, cut: Cut | None, actions: Sequence[Action], ended: bool, jobs_position: int | None = None
+) -> PointCommit:
+    """One transaction from the engine's actions."""
+    jobs, charges = _jobs_of(actions)
+    return PointCommit(
+        time_point=event.time_point,
+        opened_ts=event.opened_ts,
+        closed_ts=event.closed_ts,
+        cut=cut,
+        status="missed" if event.missed else "ended" if ended else "closed",
+        charges=charges,
+        engine_state={each.histogram: each.state for each in actions if isinstance(each, SaveState)},
+        releases=[
+            Release(each.release_id, each.histogram, each.counts) for each in actions if isinstance(each, StoreRelease)
+        ],
+        messages=_messages_of(actions, event.closed_ts),
+        jobs=jobs,
+        jobs_position=jobs_position,
+    )
+
+
+def _jobs_of(actions: Sequence[Action]) -> tuple[list[Job], list[ledger.Charge]]:
+    """Jobs to save, and every charge."""
+    jobs = [action.job for action in actions if isinstance(action, SaveJob)]
+    charges = [
+        ledger.Charge(action.time_point, action.owner, action.epsilon, action.purpose, action.counted)
+        for action in actions
+        if isinstance(action, Charge)
+    ]
+    return jobs, charges
+
+
+def _messages_of(actions: Sequence[Action], timestamp: int) -> list[Message]:
+    return [
+        Message(action.topic, action.value, key=action.key, timestamp=timestamp, partition=0)
+        for action in actions
+        if isinstance(action, Publish)
+    ]
+
+
+def _log_points(commits: Sequence[PointCommit]) -> None:
+    first, last = commits[0], commits[-1]
+    if first.status == "missed":
+        log.warning("missed", extra={"fields": {"first": first.time_point, "last": last.time_point}})
+        return
+    released = sorted(release.histogram for release in last.releases)
+    log.info("time point closed", extra={"fields": {"time_point": last.time_point, "released": released}})

@@ -1,0 +1,77 @@
+"""The end of the output topics: what was really published, whatever a journal believes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from streamdp import messages
+from streamdp.engine import Topics
+from streamdp.transport.base import Message, Reader, TopicPartition, TopicSpec, Transport
+
+# A restart looks at this many of the newest messages; older ones were looked at by earlier starts.
+TAIL = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The last point that the outputs hold, and whose journal wrote it."""
+
+    time_point: int
+    closed: int
+    journal_id: str
+
+
+def output_topics(topics: Topics) -> list[TopicSpec]:
+    """One partition each: a subscriber reads a stream in its order."""
+    return [
+        TopicSpec(topics.releases),
+        TopicSpec(topics.latest, cleanup="compact"),
+        TopicSpec(topics.head, cleanup="compact"),
+        TopicSpec(topics.results),
+        TopicSpec(topics.jobs),
+    ]
+
+
+def rows_topics(topics: Topics, stored: Iterable[Message]) -> list[TopicSpec]:
+    """The topics of their own that rows among these messages go to."""
+    return [TopicSpec(name) for name in sorted({m.topic for m in stored if topics.is_rows(m.topic)})]
+
+
+def read_head(transport: Transport, topics: Topics) -> Head | None:
+    """The newest head message; None when nothing was ever published."""
+    newest = tail(transport, topics.head, 1)
+    if not newest:
+        return None
+    header = messages.decode(newest[0].value or b"").header
+    return Head(int(header["time_point"]), int(header["closed"]), str(header["journal_id"]))
+
+
+def tail(transport: Transport, topic: str, count: int = TAIL) -> list[Message]:
+    """The last `count` messages (all, when fewer) of a topic with one partition, oldest first.
+
+    Offsets may have gaps (control records, compaction), so the start is moved back until enough came.
+    """
+    partition = TopicPartition(topic, 0)
+    begin = transport.begin_offsets([topic])[partition]
+    end = transport.end_offsets([topic])[partition]
+    reach = 2 * count + 8
+    while True:
+        start = max(begin, end - reach)
+        reader = transport.reader({partition: start})
+        try:
+            found = list(_messages(reader, partition, end))
+        finally:
+            reader.close()
+        if len(found) >= count or start == begin:
+            return found[-count:]
+        reach *= 4
+
+
+def _messages(reader: Reader, partition: TopicPartition, end: int) -> Iterator[Message]:
+    while reader.positions()[partition] < end:
+        for polled in reader.poll(timeout=1.0):
+            batch = polled.before(end)
+            headers = batch.headers or ((),) * len(batch)
+            for key, value, named in zip(batch.keys, batch.values, headers, strict=True):
+                yield Message(batch.topic, value, key=key, headers=named)

@@ -1,0 +1,50 @@
+"""The pure core: events in, actions out."""
+
+from streamdp.engine.actions import (
+    Action,
+    Charge,
+    Checkpoint,
+    Publish,
+    SaveJob,
+    SaveState,
+    StartJob,
+    StopJob,
+    StoreRelease,
+)
+from streamdp.engine.engine import Engine, Plan
+from streamdp.engine.events import (
+    BoundaryPassed,
+    CancelRequested,
+    CountsLoaded,
+    CountsMoved,
+    Event,
+    JobFinished,
+    JobRequested,
+    PointClosed,
+)
+from streamdp.engine.jobs import Jobs
+from streamdp.engine.topics import Topics
+
+__all__ = [
+    "Action",
+    "BoundaryPassed",
+    "CancelRequested",
+    "Charge",
+    "Checkpoint",
+    "CountsLoaded",
+    "CountsMoved",
+    "Engine",
+    "Event",
+    "JobFinished",
+    "JobRequested",
+    "Jobs",
+    "Plan",
+    "PointClosed",
+    "Publish",
+    "SaveJob",
+    "SaveState",
+    "StartJob",
+    "StopJob",
+    "StoreRelease",
+    "Topics",
+]

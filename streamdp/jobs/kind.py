@@ -1,0 +1,88 @@
+"""What makes an estimator a kind of job: its parameters as a type, what is checked before the charge, how it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import BaseModel, ConfigDict
+
+from streamdp.domain import Attribute, Domain
+from streamdp.jobs.base import ParameterError
+
+if TYPE_CHECKING:
+    import pyarrow
+
+    from streamdp.population import Snapshot
+
+
+class Parameters(BaseModel):
+    """Unknown parameters are refused, and nothing that was sent is repeated in an error."""
+
+    model_config = ConfigDict(
+        extra="forbid", strict=True, frozen=True, hide_input_in_errors=True, use_attribute_docstrings=True
+    )
+
+
+P = TypeVar("P", bound=Parameters)
+
+
+@dataclass(frozen=True)
+class Output:
+    """What a job gives back: a result that JSON can hold, and the rows it made, if its kind makes any."""
+
+    result: Mapping[str, Any]
+    rows: pyarrow.Table | None = None
+
+
+@dataclass(frozen=True)
+class Kind(Generic[P]):
+    """One kind of job.
+
+    `check` raises ParameterError for what is wrong with parameters, epsilon and the public domain together: what is
+    found later costs the charge. `run` spends at most `epsilon` for the presence of a user with up to
+    `snapshot.records_per_user` rows, and is total: every snapshot yields an output.
+    """
+
+    name: str
+    summary: str
+    parameters: type[P]
+    check: Callable[[P, Fraction, Domain, int], None]
+    run: Callable[[P, Fraction, Snapshot], Output]
+    makes_rows: bool = False
+
+
+def numeric_attributes(domain: Domain, names: Sequence[str] | None) -> list[Attribute]:
+    """The attributes of those names, or all numeric ones; ParameterError for any other."""
+    numeric = [attribute.name for attribute in domain.attributes if attribute.kind != "categorical"]
+    there = f"the stream's numeric attributes are: {', '.join(numeric) or 'none'}"
+    if names is not None and (not names or len(set(names)) < len(names) or not set(names) <= set(numeric)):
+        raise ParameterError(f"attributes: name numeric attributes, each once; {there}")
+    if not numeric:
+        raise ParameterError(f"this kind needs a numeric attribute; {there}")
+    return [domain[name] for name in (numeric if names is None else names)]
+
+
+def bounds_of(attributes: Sequence[Attribute]) -> tuple[list[float], list[float]]:
+    """The lowest and the highest value of each, from the public domain."""
+    low = [float(attribute.edges[0]) for attribute in attributes]
+    high = [float(attribute.edges[-1] - (attribute.kind == "integer")) for attribute in attributes]
+    return low, high
+
+
+def values_of(snapshot: Snapshot, attributes: Sequence[Attribute]) -> npt.NDArray[np.float64]:
+    """A row per record, each value the middle of its public bin."""
+    table = np.empty((len(snapshot), len(attributes)))
+    for place, attribute in enumerate(attributes):
+        np.take(middles(attribute), snapshot.columns[attribute.name], out=table[:, place])
+    return table
+
+
+def middles(attribute: Attribute) -> npt.NDArray[np.float64]:
+    """The middle of every bin; an integer's bin ends with its last integer."""
+    edges = np.array(attribute.edges, dtype=np.float64)
+    return edges[:-1] / 2 + (edges[1:] - (attribute.kind == "integer")) / 2

@@ -1,0 +1,1 @@
+"""One file for each kind of job: how the daemon runs an estimator on a snapshot."""

@@ -1,0 +1,7 @@
+"""PrivPfC, private publication for classification: Su, Cao, Li, Bertino 2016 (seed 004, chapter 3), corrected."""
+
+from streamdp.jobs.privpfc.estimator import PrivPfC
+from streamdp.jobs.privpfc.histogram import ClassHistogram
+from streamdp.jobs.privpfc.taxonomy import Taxonomy
+
+__all__ = ["ClassHistogram", "PrivPfC", "Taxonomy"]

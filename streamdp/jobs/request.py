@@ -1,0 +1,116 @@
+"""Reading a request: bytes that anybody may have written to the topic of requests.
+
+Everything that can be said about a request by itself is decided here, before data or ledger are looked at. Nothing of
+it is repeated in an answer but its id, once that is known to be a plain name.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from streamdp.domain import Domain
+from streamdp.engine import CancelRequested, JobRequested
+from streamdp.jobs.base import ParameterError
+from streamdp.jobs.catalogue import KINDS, checked
+from streamdp.privacy.exact import as_fraction, decimal_text
+
+MOST_BYTES = 65_536
+# The ledger adds epsilons exactly, over a common denominator: one of a thousand digits would slow it down for ever.
+LARGEST_DENOMINATOR = 10**12
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
+_FIELDS = {"id", "kind", "epsilon", "params"}
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What a stream lets jobs ask: public, from its configuration."""
+
+    domain: Domain
+    records_per_user: int
+    kinds: Collection[str]
+    most_epsilon: Fraction | None = None
+
+
+class Refused(ParameterError):
+    """The request is wrong by itself; the text says how."""
+
+
+def encode_request(job_id: str, kind: str, epsilon: Any, params: Mapping[str, Any]) -> bytes:
+    return json.dumps({"id": job_id, "kind": kind, "epsilon": str(epsilon), "params": dict(params)}).encode()
+
+
+def encode_cancel(job_id: str) -> bytes:
+    return json.dumps({"cancel": job_id}).encode()
+
+
+def read_request(value: bytes | None, rules: Rules) -> JobRequested | CancelRequested:
+    """What is asked; a request that is wrong comes back with its refusal."""
+    job_id = kind = epsilon = None
+    try:
+        fields = _fields(value)
+        if set(fields) == {"cancel"}:
+            return CancelRequested(_id(fields["cancel"]))
+        job_id = _id(fields.get("id"))
+        if unknown := set(fields) - _FIELDS:
+            raise Refused(f"{len(unknown)} unknown fields; a request has: id, kind, epsilon, params")
+        name = _kind(fields.get("kind"), rules)
+        kind = name
+        epsilon = _epsilon(fields.get("epsilon"), rules)
+        params = fields.get("params", {})
+        if not isinstance(params, dict):
+            raise Refused("params: give an object")
+        checked(KINDS[name], params, epsilon, rules.domain, rules.records_per_user)
+        return JobRequested(job_id, kind, epsilon, params)
+    except ParameterError as error:
+        return JobRequested(job_id, kind, epsilon, refusal=str(error))
+
+
+def _fields(value: bytes | None) -> dict[str, Any]:
+    if value is None or len(value) > MOST_BYTES:
+        raise Refused(f"a request is a JSON object of at most {MOST_BYTES} bytes")
+    try:
+        fields = json.loads(value, parse_constant=_no_constant)
+    except (ValueError, RecursionError):
+        raise Refused("a request is a JSON object") from None
+    if not isinstance(fields, dict):
+        raise Refused("a request is a JSON object")
+    return fields
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError("not a number of JSON")
+
+
+def _id(value: Any) -> str:
+    if not isinstance(value, str) or _ID.fullmatch(value) is None:
+        raise Refused("id: give 1 to 64 letters, digits, '.', '_' and '-', beginning with a letter or a digit")
+    return value
+
+
+def _kind(value: Any, rules: Rules) -> str:
+    if not isinstance(value, str) or value not in KINDS:
+        raise Refused(f"kind: unknown; there are: {', '.join(KINDS)}")
+    if value not in rules.kinds:
+        raise Refused(f"kind: this stream does not allow it; it allows: {', '.join(rules.kinds) or 'none'}")
+    return value
+
+
+def _epsilon(value: Any, rules: Rules) -> Fraction:
+    try:
+        if isinstance(value, str) and len(value) > 64:
+            raise ValueError
+        epsilon = as_fraction(value)
+    except (TypeError, ValueError):
+        raise Refused('epsilon: give a number, best as text: "0.3"') from None
+    if epsilon <= 0:
+        raise Refused("epsilon: nothing is computed from the data for nothing; give more than 0")
+    if epsilon.denominator > LARGEST_DENOMINATOR:
+        raise Refused("epsilon: give at most 12 decimals")
+    if rules.most_epsilon is not None and epsilon > rules.most_epsilon:
+        raise Refused(f"epsilon: a job of this stream may ask for at most {decimal_text(rules.most_epsilon)}")
+    return epsilon

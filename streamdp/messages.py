@@ -1,0 +1,115 @@
+"""The bytes on the output topics: made here, read here, the same on every transport.
+
+A message is a JSON object, or, for wide histograms, an Arrow IPC stream whose schema metadata holds that object and
+whose one column holds the counts, compressed. A release of many cells comes in parts; how many depends on the public
+number of cells only. Nothing here depends on unreleased data.
+
+Format 1. The meaning of a field never changes; a new meaning is a new field.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from streamdp.errors import StreamdpError
+
+FORMAT = 1
+
+# A broker's default limit is 1,048,588 bytes a message, and ours is 900 kB. A count takes at most 21 bytes as JSON
+# (a sign, 19 digits, a comma) and 8 in an Arrow column, so these never pass it, whatever the noise drew.
+JSON_CELLS_PER_PART = 40_000
+ARROW_CELLS_PER_PART = 100_000
+
+Encoding = Literal["json", "arrow", "auto"]
+_ARROW_KEY = b"streamdp"
+_COUNTS_SCHEMA = pa.schema([pa.field("count", pa.int64(), nullable=False)])
+
+
+class BadMessage(StreamdpError):
+    """Bytes on an output topic that no streamdp wrote, or that a newer one did."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """One message: its header and, for (a part of) a release, its counts."""
+
+    header: dict[str, Any]
+    counts: NDArray[np.int64] | None
+
+    @property
+    def kind(self) -> str:
+        return str(self.header["kind"])
+
+
+def encode(header: Mapping[str, Any]) -> bytes:
+    """A message without counts: repeat, ended, head."""
+    return _to_json({"format": FORMAT, **header})
+
+
+def encode_release(header: Mapping[str, Any], counts: NDArray[np.int64], encoding: Encoding = "auto") -> list[bytes]:
+    """The parts of one release, in order."""
+    if encoding == "auto":
+        encoding = "json" if counts.size <= JSON_CELLS_PER_PART else "arrow"
+    size = JSON_CELLS_PER_PART if encoding == "json" else ARROW_CELLS_PER_PART
+    parts = max(1, -(-counts.size // size))
+    encoded = []
+    for part in range(parts):
+        chunk = counts[part * size : (part + 1) * size]
+        whole = {"format": FORMAT, **header, "part": part + 1, "parts": parts, "first_cell": part * size}
+        encoded.append(_to_json({**whole, "counts": chunk.tolist()}) if encoding == "json" else _arrow(whole, chunk))
+    return encoded
+
+
+def decode(value: bytes) -> Decoded:
+    """Reads any message of ours; raises `BadMessage` on anything else."""
+    try:
+        if value[:1] == b"{":
+            header = json.loads(value)
+            raw = header.pop("counts", None)
+            counts = None if raw is None else np.asarray(raw, dtype=np.int64)
+        else:
+            with pa.ipc.open_stream(value) as reader:
+                table = reader.read_all()
+            header = json.loads(table.schema.metadata[_ARROW_KEY])
+            counts = table.column("count").to_numpy().astype(np.int64, copy=False)
+    except (ValueError, KeyError, TypeError, OverflowError, pa.ArrowException) as error:
+        raise BadMessage(
+            "a message on an output topic is not streamdp's: something else writes to that topic"
+        ) from error
+    if not isinstance(header.get("format"), int) or "kind" not in header:
+        raise BadMessage("a message on an output topic is not streamdp's: something else writes to that topic")
+    if header["format"] > FORMAT:
+        raise BadMessage(f"a message has format {header['format']}, newer than {FORMAT}: upgrade streamdp")
+    return Decoded(header, counts)
+
+
+def join_parts(parts: Iterable[Decoded]) -> Decoded | None:
+    """The whole release from its parts (any order), or None while some are missing."""
+    ordered = sorted(parts, key=lambda part: int(part.header["part"]))
+    if not ordered or len(ordered) != ordered[0].header["parts"]:
+        return None
+    if len({part.header["release_id"] for part in ordered}) != 1:
+        return None
+    header = {key: value for key, value in ordered[0].header.items() if key not in ("part", "first_cell")}
+    arrays = [part.counts for part in ordered if part.counts is not None]
+    return Decoded(header, np.concatenate(arrays))
+
+
+def _to_json(fields: Mapping[str, Any]) -> bytes:
+    return json.dumps(fields, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
+
+
+def _arrow(header: Mapping[str, Any], counts: NDArray[np.int64]) -> bytes:
+    schema = _COUNTS_SCHEMA.with_metadata({_ARROW_KEY: _to_json(header)})
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
+        writer.write_batch(pa.record_batch([pa.array(counts)], schema=schema))
+    encoded: bytes = sink.getvalue().to_pybytes()
+    return encoded

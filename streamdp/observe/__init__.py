@@ -1,0 +1,1 @@
+"""What the daemon shows of itself: logs, metrics, health, the status page."""

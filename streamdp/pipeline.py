@@ -1,0 +1,187 @@
+"""Records in, actions out: decode, apply, count, decide. The daemon and a replay are both loops around this.
+
+It does no I/O of its own; the dead letters it is given do theirs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamdp.config import StreamConfig
+from streamdp.config.histograms import HistogramSection
+from streamdp.domain import View
+from streamdp.engine import Action, CountsLoaded, Engine, Jobs, Plan, PointClosed, Topics
+from streamdp.ingest import Decoded, Decoder
+from streamdp.population import Population
+from streamdp.privacy import Ledger, NoiseSource
+from streamdp.strategies import Strategy, restore_strategy
+from streamdp.transport.base import TopicPartition
+from streamdp.transport.batch import RecordBatch
+
+# A population orders equal timestamps by partition, so a partition's number must be the same in every run.
+PARTITIONS_PER_TOPIC = 1 << 10
+
+
+class RejectSink(Protocol):
+    """Takes what could not be used, with the reason."""
+
+    def write(self, batch: RecordBatch, decoded: Decoded) -> None: ...
+
+
+class LastRelease(Protocol):
+    """What the journal keeps of a histogram's newest release."""
+
+    @property
+    def release_id(self) -> str: ...
+
+    @property
+    def counts(self) -> NDArray[np.int64]: ...
+
+
+class Pipeline:
+    """The state of one stream between transport and journal.
+
+    `states` and `last_releases` are what the journal holds of the strategies; empty for a new stream. `population` is
+    the one recovery loaded, or None for an empty one. A replay has no `jobs`.
+    """
+
+    def __init__(
+        self,
+        config: StreamConfig,
+        *,
+        journal_id: str,
+        digest_key: bytes,
+        ledger: Ledger,
+        dead_letters: RejectSink,
+        population: Population | None = None,
+        last_point: int = 0,
+        states: Mapping[str, dict[str, Any]] | None = None,
+        last_releases: Mapping[str, LastRelease] | None = None,
+        source: NoiseSource | None = None,
+        jobs: Jobs | None = None,
+    ) -> None:
+        self.config = config
+        self.domain = config.build_domain()
+        self.views = config.build_views()
+        self.population = population or new_population(config)
+        self._dead_letters = dead_letters
+        self._numbers = {topic: PARTITIONS_PER_TOPIC * place for place, topic in enumerate(sorted(config.input.topics))}
+        self._decoder = Decoder(
+            self.domain,
+            user=config.input.user_field or "key",
+            record_id=config.input.record_id,
+            max_record_bytes=config.input.max_record_bytes,
+            digest_key=digest_key,
+        )
+        releases = last_releases or {}
+        self.engine = Engine(
+            stream=config.stream.name,
+            journal_id=journal_id,
+            plans=[
+                Plan(
+                    view=view,
+                    kind=histogram.strategy,
+                    strategy=_strategy(
+                        config,
+                        histogram,
+                        view,
+                        (states or {}).get(view.name),
+                        releases[view.name].counts if view.name in releases else None,
+                        source,
+                    ),
+                    method=histogram.method,
+                    encoding=config.output.format,
+                )
+                for view, histogram in zip(self.views, config.histogram, strict=True)
+            ],
+            budget=ledger,
+            topics=Topics.of(config.output_prefix),
+            horizon=config.privacy.horizon,
+            checkpoint_every=config.journal.checkpoint_every,
+            last_point=last_point,
+            release_ids={name: release.release_id for name, release in releases.items()},
+            resumes_at=ledger.resumes_at,
+            jobs=jobs,
+        )
+        for view in self.views:
+            self.engine.handle(CountsLoaded(view.name, self.population.counts(view.name)))
+
+    def feed(self, batch: RecordBatch, time_point: int, latest_ts: int | None) -> None:
+        """Takes records of the open time point; one with a timestamp after `latest_ts` is a dead letter."""
+        self.apply(batch, self.decode(batch, latest_ts), time_point)
+
+    def feed_all(
+        self,
+        batches: Iterable[RecordBatch],
+        time_point: int,
+        latest_ts: int | None,
+        fed: Callable[[Decoded], None] | None = None,
+    ) -> None:
+        """`feed` for one batch after the other, faster: while one is applied, the next is decoded."""
+        for batch, decoded in self._decoder.decode_ahead(batches, latest_ts):
+            self.apply(batch, decoded, time_point)
+            if fed is not None:
+                fed(decoded)
+
+    def decode(self, batch: RecordBatch, latest_ts: int | None) -> Decoded:
+        """The first half of `feed`, for whoever must see the records' own timestamps before choosing the point."""
+        return self._decoder.decode(batch, latest_ts)
+
+    def apply(self, batch: RecordBatch, decoded: Decoded, time_point: int) -> None:
+        """The second half of `feed`."""
+        self._dead_letters.write(batch, decoded)
+        moved = self.population.apply(
+            user=decoded.user,
+            record=decoded.record,
+            ts=decoded.ts,
+            delete=decoded.delete,
+            codes=decoded.codes,
+            partition=self.number_of(TopicPartition(batch.topic, batch.partition)),
+            offsets=batch.offsets[decoded.rows],
+            time_point=time_point,
+        )
+        for change in moved.changes.values():
+            self.engine.handle(change)
+
+    def expire(self, time_point: int) -> None:
+        """The public clock's part of a close: what is too old goes. Recovery does only this."""
+        for change in self.population.close(time_point).changes.values():
+            self.engine.handle(change)
+
+    def close(self, event: PointClosed) -> list[Action]:
+        """Closes the open point: everything below its cut has been fed."""
+        self.expire(event.time_point)
+        return self.engine.handle(event)
+
+    def number_of(self, partition: TopicPartition) -> int:
+        return self._numbers[partition.topic] + partition.partition
+
+
+def new_population(config: StreamConfig) -> Population:
+    return Population(config.build_domain(), config.build_views(), **population_settings(config))
+
+
+def population_settings(config: StreamConfig) -> dict[str, Any]:
+    return {
+        "record_ids": config.input.record_id is not None,
+        "records_per_user": config.privacy.records_per_user,
+        "expire_after": config.time.expire_after,
+        "tombstone_points": config.time.tombstones,
+    }
+
+
+def _strategy(
+    config: StreamConfig,
+    histogram: HistogramSection,
+    view: View,
+    state: dict[str, Any] | None,
+    last: NDArray[np.int64] | None,
+    source: NoiseSource | None,
+) -> Strategy:
+    if state is None:
+        return config.build_strategy(histogram, view, source)
+    return restore_strategy(**config.strategy_arguments(histogram, view), state=state, last=last, source=source)

@@ -1,0 +1,138 @@
+"""What `streamdp audit` audits: our own mechanisms, and published rules whose true loss is known.
+
+The published ones keep the auditor honest: if it no longer sees what is wrong with them, it would not see it in ours.
+They are descriptions for the auditor and cannot be run. All claim epsilon 1 and have sensitivity 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+
+from streamdp.privacy.audit import own
+from streamdp.privacy.audit.findings import Measurement, Subject, Verdict
+from streamdp.privacy.audit.rules import Noise, Rule
+from streamdp.privacy.audit.search import growth, worst_loss
+
+CLAIM = 1.0
+LENGTHS = (8, 16, 32, 64)
+
+OURS = "streamdp"
+VARIANTS = "published sparse vectors"
+STREAM_RULES = "published stream rules"
+
+# Positives of the variants, and most releases of the stream rules: small, so that the figures are easy to check.
+_POSITIVES = 4
+_RELEASES = 5
+
+
+def catalogue() -> list[Subject]:
+    """Every subject, in the order of the table."""
+    return [*_ours(), *_variants(), *_stream_rules()]
+
+
+def _ours() -> list[Subject]:
+    subjects = []
+    for positives in (1, 4, 20):
+        for monotone in (False, True):
+            kind = "monotone" if monotone else "general"
+            subjects.append(
+                Subject(
+                    OURS,
+                    f"SparseVector c={positives}, {kind}",
+                    CLAIM,
+                    _later(own.sparse_vector, positives, monotone),
+                    Verdict.WITHIN,
+                    ratio=1,
+                )
+            )
+    for monotone, kind in ((False, "general"), (True, "monotone")):
+        subjects.append(
+            Subject(
+                OURS,
+                f"exponential mechanism, {kind}",
+                CLAIM,
+                _later(own.exponential_law, monotone),
+                Verdict.WITHIN,
+                ratio=1,
+            )
+        )
+    return [
+        *subjects,
+        Subject(OURS, "discrete Laplace", CLAIM, own.laplace_law, Verdict.WITHIN, ratio=1),
+        Subject(OURS, "discrete Laplace, drawn", CLAIM, own.laplace_drawn, Verdict.NOTHING_FOUND),
+        Subject(OURS, "exponential mechanism, drawn", CLAIM, own.exponential_drawn, Verdict.NOTHING_FOUND),
+        Subject(OURS, "permute and flip, drawn", CLAIM, own.permute_and_flip_drawn, Verdict.NOTHING_FOUND),
+    ]
+
+
+def _variants() -> list[Subject]:
+    c = _POSITIVES
+    rows: list[tuple[str, Rule, Verdict, float | None]] = [
+        ("Alg. 17, Lyu, Su, Li 2017", _rule(2, 4 * c, c), Verdict.WITHIN, 1),
+        ("Alg. 18, Dwork, Roth 2014", _rule(2 * c, 4 * c, c, fresh_threshold=True), Verdict.WITHIN, 1),
+        ("Alg. 19, Roth 2011", _rule(2, 2 * c, c, values=True), Verdict.UNBOUNDED, None),
+        ("Alg. 20, Lee, Clifton 2014", _rule(4, Fraction(4, 3), c), Verdict.EXCEEDS, (1 + 6 * c) / 4),
+        ("Alg. 21, Stoddard et al. 2014", _rule(2, 0, None), Verdict.INFINITE, None),
+        ("Alg. 22, Chen et al. 2015", _rule(2, 2, None), Verdict.UNBOUNDED, None),
+    ]
+    return [_printed(VARIANTS, *row) for row in rows]
+
+
+def _stream_rules() -> list[Subject]:
+    C = _RELEASES
+    both = 2 * C
+    rows: list[tuple[str, Rule, Verdict, float | None]] = [
+        ("seed 000 Alg. 7, C-1 positives", _rule(2, both, C - 1), Verdict.EXCEEDS, 1.5 - 1 / C),
+        ("seed 000 Alg. 7, C positives", _rule(2, both, C), Verdict.EXCEEDS, 1.5),
+        ("seed 001 Alg. 1, C-1 positives", _rule(both, both, C - 1), Verdict.WITHIN, 1 - 1 / (2 * C)),
+        ("seed 001 Alg. 1, C positives", _rule(both, both, C), Verdict.EXCEEDS, 1 + 1 / (2 * C)),
+        ("seed 001 Alg. 2, clamped", _rule(both, both, C - 1, clamp=(0.0, 1000.0)), Verdict.UNBOUNDED, None),
+        ("seed 001 Alg. 2, uncut", _rule(both, both, None), Verdict.UNBOUNDED, None),
+    ]
+    single = Subject(STREAM_RULES, "seed 001 Alg. 3, one rho", CLAIM, _single_threshold_noise, Verdict.UNBOUNDED)
+    return [*(_printed(STREAM_RULES, *row) for row in rows), single]
+
+
+def _rule(
+    threshold_scale: int,
+    query_scale: int | Fraction,
+    positives: int | None,
+    *,
+    clamp: tuple[float, float] | None = None,
+    fresh_threshold: bool = False,
+    values: bool = False,
+) -> Rule:
+    return Rule(
+        Noise(Fraction(threshold_scale)),
+        Noise(Fraction(query_scale)),
+        positives,
+        clamp=clamp,
+        fresh_threshold=fresh_threshold,
+        values=values,
+    )
+
+
+def _printed(group: str, name: str, rule: Rule, expected: Verdict, ratio: float | None) -> Subject:
+    has_worst_length = rule.positives is not None and rule.clamp is None and not rule.values
+    return Subject(group, name, CLAIM, _later(_bounded if has_worst_length else _growing, rule), expected, ratio)
+
+
+def _bounded(rule: Rule) -> Measurement:
+    return Measurement(worst_loss(rule, sensitivity=1).loss)
+
+
+def _growing(rule: Rule) -> Measurement:
+    losses = [attack.loss for attack in growth(rule, 1, LENGTHS)]
+    return Measurement(losses[-1], growth=tuple(zip(LENGTHS, losses, strict=True)))
+
+
+def _single_threshold_noise() -> Measurement:
+    """The window is a parameter of this rule, and its loss grows with that."""
+    scale = Noise(Fraction(2 * _RELEASES))
+    losses = [worst_loss(Rule(scale, scale, _RELEASES, window=window), 1, window).loss for window in LENGTHS]
+    return Measurement(losses[-1], growth=tuple(zip(LENGTHS, losses, strict=True)))
+
+
+def _later(measure: Callable[..., Measurement], *arguments: object) -> Callable[[], Measurement]:
+    return lambda: measure(*arguments)

@@ -1,0 +1,132 @@
+"""The ledger for people: what was spent, by whom, what is left now, and when budget comes back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from streamdp.privacy.exact import decimal_text, to_text
+from streamdp.privacy.terms import Terms
+
+if TYPE_CHECKING:
+    from streamdp.privacy.ledger import Ledger
+
+_MOST_RETURNS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class OwnerSpending:
+    """One owner's line: `reserved` is None for an owner who is charged as they go."""
+
+    owner: str
+    purpose: str
+    reserved: Fraction | None
+    spent: Fraction
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The state of a ledger at one time point, seen from the window that ends there (or from the whole horizon).
+
+    `returns` lists the next time points at which a charge may ask more than now, and how much, if nothing else is
+    charged.
+    """
+
+    terms: Terms
+    time_point: int
+    reserved: Fraction
+    charged: Fraction
+    left: Fraction
+    owners: tuple[OwnerSpending, ...]
+    returns: tuple[tuple[int, Fraction], ...]
+    written_off_until: int
+
+    def rows(self) -> dict[str, Any]:
+        """As JSON: epsilons are "p/q" texts."""
+        return {
+            "terms": self.terms.state(),
+            "time_point": self.time_point,
+            "reserved": to_text(self.reserved),
+            "charged": to_text(self.charged),
+            "left": to_text(self.left),
+            "owners": [
+                {
+                    "owner": row.owner,
+                    "purpose": row.purpose,
+                    "reserved": None if row.reserved is None else to_text(row.reserved),
+                    "spent": to_text(row.spent),
+                }
+                for row in self.owners
+            ],
+            "returns": [{"time_point": time_point, "left": to_text(left)} for time_point, left in self.returns],
+            "written_off_until": self.written_off_until,
+        }
+
+    def __str__(self) -> str:
+        table = [("owner", "purpose", "reserved", "spent")]
+        for row in self.owners:
+            reserved = "-" if row.reserved is None else decimal_text(row.reserved)
+            table.append((row.owner, row.purpose, reserved, decimal_text(row.spent)))
+        widths = [max(len(line[column]) for line in table) for column in range(4)]
+        lines = [
+            f"epsilon {decimal_text(self.terms.epsilon_total)} for {self._span()}; at time point {self.time_point}: "
+            f"{decimal_text(self.reserved)} reserved, {decimal_text(self.charged)} charged, "
+            f"{decimal_text(self.left)} left"
+        ]
+        if len(table) > 1:
+            lines += ["  ".join(cell.ljust(widths[i]) for i, cell in enumerate(line)).rstrip() for line in table]
+        if self.written_off_until:
+            lines.append(f"everything up to time point {self.written_off_until} was written off")
+        lines += [f"from time point {point} on {decimal_text(left)} is left" for point, left in self.returns]
+        if self.terms.is_finite:
+            lines.append("nothing comes back under a finite horizon")
+        return "\n".join(lines)
+
+    def _span(self) -> str:
+        if self.terms.is_finite:
+            return f"the horizon of {self.terms.points} time points"
+        return f"every window of {self.terms.points} time points"
+
+
+def report(ledger: Ledger, time_point: int) -> Report:
+    purposes = {entry.owner: entry.purpose for entry in ledger.entries}
+    reservations = {reservation.owner: reservation for reservation in ledger.reservations}
+    rows = []
+    for owner in ledger.owners:
+        spent = ledger.spent(time_point, owner)
+        if owner in reservations:
+            held = reservations[owner]
+            rows.append(OwnerSpending(owner, held.purpose, held.epsilon, spent))
+        elif spent:
+            rows.append(OwnerSpending(owner, purposes[owner], None, spent))
+    return Report(
+        terms=ledger.terms,
+        time_point=time_point,
+        reserved=ledger.reserved,
+        charged=ledger.spent(time_point) - ledger.reserved,
+        left=ledger.left(time_point),
+        owners=tuple(rows),
+        returns=tuple(_returns(ledger, time_point)),
+        written_off_until=ledger.written_off_until,
+    )
+
+
+def _returns(ledger: Ledger, time_point: int) -> list[tuple[int, Fraction]]:
+    """The first rises of what is left after `time_point`: budget comes back when a charged point leaves the window."""
+    terms = ledger.terms
+    if terms.is_finite:
+        return []
+    candidates = {entry.time_point + terms.points for entry in ledger.entries if entry.counted}
+    if ledger.resumes_at is not None:
+        candidates.add(ledger.resumes_at)
+    found: list[tuple[int, Fraction]] = []
+    best = ledger.left(time_point)
+    for candidate in sorted(point for point in candidates if point > time_point):
+        left = ledger.left(candidate)
+        if left > best:
+            found.append((candidate, left))
+            best = left
+        if best == ledger.chargeable or len(found) == _MOST_RETURNS:
+            break
+    return found

@@ -1,0 +1,1 @@
+"""Traces: recorded input, played through the real pipeline, measured against the truth."""

@@ -1,0 +1,108 @@
+"""Recording a trace from a transport, beside the daemon that reads the same input if there is one.
+
+With a daemon's journal the trace gets marks: the journal keeps every point's cut, so every message is written into the
+point that counted it, and the trace replays to the same population.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+
+from streamdp.journal.contents import Opening
+from streamdp.journal.reader import JournalReader
+from streamdp.replay.trace import Header, Mark
+from streamdp.replay.writer import TraceWriter
+from streamdp.transport.base import Reader, TopicPartition, Transport
+from streamdp.transport.batch import RecordBatch
+
+_WAIT_SECONDS = 0.2
+
+Cut = Mapping[TopicPartition, int]
+
+
+class Recorder:
+    """Copies messages into a trace, `most` at most."""
+
+    def __init__(self, writer: TraceWriter, most: int | None, on_write: Callable[[int], None] | None = None) -> None:
+        self._writer, self._most, self._on_write = writer, most, on_write
+        self.messages = 0
+
+    @property
+    def full(self) -> bool:
+        return self._most is not None and self.messages >= self._most
+
+    def write(self, batch: RecordBatch) -> None:
+        left = len(batch) if self._most is None else min(len(batch), self._most - self.messages)
+        self._writer.batch(batch.slice(0, left))
+        self.messages += left
+        if self._on_write is not None:
+            self._on_write(self.messages)
+
+    def mark(self, mark: Mark) -> None:
+        self._writer.mark(mark)
+
+    def drain(self, reader: Reader, cut: Cut) -> None:
+        """Everything below the cut, and nothing beyond."""
+        known = reader.positions()
+        reader.assign_more({partition: 0 for partition in cut if partition not in known})
+        while not self.full and any(reader.positions()[partition] < offset for partition, offset in cut.items()):
+            for batch in reader.poll(timeout=_WAIT_SECONDS, until=cut):
+                self.write(batch)
+
+
+def record_topics(
+    transport: Transport, topics: list[str], recorder: Recorder, *, from_beginning: bool, follow: bool
+) -> None:
+    """Messages without marks: up to where the topics end now, or (`follow`) until the recorder is full."""
+    end = transport.end_offsets(topics)
+    with closing(transport.reader(transport.begin_offsets(topics) if from_beginning else end)) as reader:
+        recorder.drain(reader, end)
+        while follow and not recorder.full:
+            for batch in reader.poll(timeout=_WAIT_SECONDS):
+                recorder.write(batch)
+
+
+def journal_header(opening: Opening, stream: str, domain: str) -> Header:
+    """How the stream began, so that a replay opens its first point as the daemon did."""
+    return Header(
+        stream=stream,
+        domain=domain,
+        first_open=opening.first_open,
+        length=opening.length,
+        backlog_latest_ts=opening.latest_ts,
+        marks=True,
+    )
+
+
+def record_journal(
+    transport: Transport, topics: list[str], journal: JournalReader, recorder: Recorder, *, follow: bool
+) -> None:
+    """From where the stream began, with marks; ends with what no closed point holds yet, or goes on (`follow`).
+
+    While following, messages are written when their point is closed: before, nobody knows which it is.
+    """
+    opening = journal.opening()
+    assert opening is not None  # the caller has looked
+    with closing(transport.reader(dict(opening.start))) as reader:
+        recorder.drain(reader, opening.backlog)
+        recorder.mark(Mark(0, 1, opens=True))
+        for time_point, cut in _points(journal, follow):
+            if cut is not None:
+                recorder.drain(reader, cut)
+            if recorder.full:
+                return
+            recorder.mark(Mark(0, time_point, missed=cut is None))
+        recorder.drain(reader, transport.end_offsets(topics))
+
+
+def _points(journal: JournalReader, follow: bool) -> Iterator[tuple[int, Cut | None]]:
+    last, ended = 0, False
+    while True:
+        for point in journal.points(since=last):
+            last, ended = point.time_point, point.status == "ended"
+            yield point.time_point, point.cut
+        if not follow or ended:
+            return
+        time.sleep(_WAIT_SECONDS)

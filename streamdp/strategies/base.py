@@ -1,0 +1,326 @@
+"""What every stream strategy is: one decision per time point, from state that serialises, at a stated price."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import operator
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from math import prod
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Required, Self, TypedDict
+
+import numpy as np
+
+from streamdp.errors import ConfigurationError, StreamdpError
+from streamdp.histograms import Counts, method_named
+from streamdp.histograms.post import check_options, post_process
+from streamdp.privacy.exact import as_fraction, decimal_text, to_text
+from streamdp.privacy.noise import NoiseSource
+
+STATE_VERSION = 1
+
+Rational = Fraction | Decimal | int | float | str
+Purpose = Literal["release", "decisions", "dissimilarity"]
+Reason = Literal[
+    "first",  # nothing had been released, so nothing was asked
+    "scheduled",  # the public schedule says so
+    "waiting",  # the public schedule does not
+    "above",
+    "below",
+    "final",  # the last point spends what is left
+    "burn_in",
+    "cut_off",  # all releases of the horizon or window are used; nothing was asked
+    "nullified",  # an earlier release absorbed this point's share; nothing was asked
+    "skipped",  # nothing was asked
+]
+
+
+class Charge(NamedTuple):
+    """One entry for the audit trail: what was spent at this time point, and on what."""
+
+    epsilon: Fraction
+    purpose: Purpose
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What to do at a point, before it is done: release with `epsilon`, or repeat when that is zero."""
+
+    reason: Reason
+    epsilon: Fraction = Fraction(0)
+    threshold: int | None = None
+    charges: tuple[Charge, ...] = ()
+    """What deciding was charged; a release adds its own."""
+
+
+@dataclass(frozen=True, eq=False)
+class Decision:
+    """What one time point publishes. Everything here is public."""
+
+    time_point: int
+    fresh: bool
+    counts: Counts | None
+    """What subscribers hold from now on; None when nothing was ever released."""
+    epsilon: Fraction
+    """This release's own charge; zero for a repeat."""
+    threshold: int | None
+    """The public threshold that was asked, where one was."""
+    scale: Fraction | None
+    """The scale of the noise in a fresh release."""
+    reason: Reason
+    charges: tuple[Charge, ...]
+
+
+class Strategy(Protocol):
+    """A stream strategy as the engine sees it."""
+
+    @property
+    def epsilon(self) -> Fraction: ...
+
+    @property
+    def guarantee(self) -> str: ...
+
+    @property
+    def time_point(self) -> int: ...
+
+    @property
+    def ended(self) -> bool: ...
+
+    def step(self, counts: Counts) -> Decision: ...
+
+    def skip(self) -> Decision: ...
+
+    def state(self) -> dict[str, Any]: ...
+
+
+class Common(TypedDict, total=False):
+    """The keyword arguments all strategies share. Exactly one of `horizon` and `window` is given."""
+
+    epsilon: Required[Rational]
+    cells: Required[int]
+    shape: tuple[int, ...] | None
+    horizon: int | None
+    window: int | None
+    sensitivity: int
+    method: str
+    post: Iterable[str]
+    source: NoiseSource | None
+
+
+class StreamStrategy(ABC):
+    """The skeleton of a strategy: time, the last release, and the one place where counts become public.
+
+    `epsilon` is a constant reservation: over the whole horizon, or in every window. Only `_decide` differs. Neither
+    creating nor restoring a strategy draws randomness or spends anything.
+    """
+
+    kind: ClassVar[str]
+
+    def __init__(self, parameters: Mapping[str, Any], **common: Any) -> None:
+        settings = _Settings(**common)
+        self.epsilon = settings.epsilon
+        self.cells = settings.cells
+        self.shape = settings.shape
+        self.horizon = settings.horizon
+        self.window = settings.window
+        self.sensitivity = settings.sensitivity
+        self.post = settings.post
+        self.time_point = 0
+        self.last: Counts | None = None
+        self._method = settings.method
+        self._source = settings.source
+        self._configuration = _fingerprint({"kind": self.kind, **settings.describe(), **parameters})
+
+    @property
+    def guarantee(self) -> str:
+        """What a user is promised, in words; "none" for the printed forms."""
+        epsilon = decimal_text(self.epsilon)
+        if self.window is None:
+            return f"epsilon = {epsilon} for a user's presence in all {self.horizon} time points together"
+        return f"epsilon = {epsilon} for a user's presence in any {self.window} consecutive time points (w-event)"
+
+    @property
+    def ended(self) -> bool:
+        """Whether the finite horizon is over, so that there are no more points."""
+        return self.horizon is not None and self.time_point >= self.horizon
+
+    def step(self, counts: Counts) -> Decision:
+        """Close the next time point with the true `counts` (flat, integers) and decide what it publishes."""
+        if counts.shape != (self.cells,) or not np.issubdtype(counts.dtype, np.integer):
+            raise ValueError("counts must be a flat array of integers, one for each cell of the histogram")
+        self._advance()
+        integers = counts.astype(np.int64, copy=False)
+        return self._carry_out(self._decide(integers), integers)
+
+    def skip(self) -> Decision:
+        """Pass a time point without looking at data or drawing anything; it spends nothing.
+
+        For a point that nobody asked. One whose outcome is lost may have spent: its strategy ends with it, and a new
+        one starts when no window holds both.
+        """
+        self._advance()
+        return self._carry_out(Verdict("skipped"))
+
+    def state(self) -> dict[str, Any]:
+        """All but the last released counts, as JSON. It may hold threshold noise: as private as the input data."""
+        return {
+            "version": STATE_VERSION,
+            "kind": self.kind,
+            "configuration": self._configuration,
+            "time_point": self.time_point,
+            "released": self.last is not None,
+            **self._progress(),
+        }
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any], last: Counts | None, **configuration: Any) -> Self:
+        """Go on where `state()` was taken, given the last released counts and the keyword arguments of creation."""
+        self = cls(**configuration)
+        if state["version"] != STATE_VERSION or state["kind"] != self.kind:
+            raise StreamdpError(f"this is no state of a {self.kind} strategy in format {STATE_VERSION}")
+        if state["configuration"] != self._configuration:
+            raise StreamdpError(
+                f"the {self.kind} strategy was configured otherwise when its state was saved; "
+                "a changed configuration is a new strategy and a new charge"
+            )
+        if state["released"] != (last is not None) or (last is not None and last.shape != (self.cells,)):
+            raise StreamdpError("the last released counts do not belong to the saved state of the strategy")
+        self.time_point = operator.index(state["time_point"])
+        if last is not None:
+            self.last = _frozen(last.astype(np.int64))
+        self._resume(state)
+        return self
+
+    @property
+    def span(self) -> int:
+        """The number of points that `epsilon` is shared by: the horizon, or the window."""
+        span = self.window if self.horizon is None else self.horizon
+        assert span is not None  # one of them is, or the settings had been refused
+        return span
+
+    @abstractmethod
+    def _decide(self, counts: Counts) -> Verdict:
+        """What to do at this point; its counts are checked and the time has moved on."""
+
+    def _progress(self) -> dict[str, Any]:
+        """What the subclass must keep."""
+        return {}
+
+    def _resume(self, state: Mapping[str, Any]) -> None:  # noqa: B027 - some strategies keep nothing of their own
+        """The inverse of `_progress`."""
+
+    def _advance(self) -> None:
+        if self.ended:
+            raise StreamdpError(f"the horizon of {self.horizon} time points is over; nothing more may be asked")
+        self.time_point += 1
+
+    def _carry_out(self, verdict: Verdict, counts: Counts | None = None) -> Decision:
+        charges = verdict.charges
+        scale = None
+        if verdict.epsilon and counts is not None:
+            noisy = self._method.release(counts, self.shape, verdict.epsilon, self.sensitivity, self._source)
+            self.last = _frozen(post_process(noisy.counts, self.post))
+            scale = noisy.scale
+            charges = (*charges, Charge(verdict.epsilon, "release"))
+        return Decision(
+            time_point=self.time_point,
+            fresh=bool(verdict.epsilon),
+            counts=self.last,
+            epsilon=verdict.epsilon,
+            threshold=verdict.threshold,
+            scale=scale,
+            reason=verdict.reason,
+            charges=charges,
+        )
+
+
+class _Settings:
+    """The shared keyword arguments, read and checked."""
+
+    def __init__(
+        self,
+        *,
+        epsilon: Rational,
+        cells: int,
+        shape: tuple[int, ...] | None = None,
+        horizon: int | None = None,
+        window: int | None = None,
+        sensitivity: int = 1,
+        method: str = "laplace",
+        post: Iterable[str] = (),
+        source: NoiseSource | None = None,
+    ) -> None:
+        self.epsilon = as_fraction(epsilon)
+        if self.epsilon <= 0:
+            raise ConfigurationError("epsilon must be positive")
+        self.cells = at_least(1, "cells", cells)
+        self.shape = (self.cells,) if shape is None else tuple(operator.index(size) for size in shape)
+        if prod(self.shape) != self.cells:
+            raise ConfigurationError(f"a histogram of shape {self.shape} does not have {self.cells} cells")
+        if (horizon is None) == (window is None):
+            raise ConfigurationError("give either a horizon (finite) or a window (w-event), and not both")
+        self.horizon = None if horizon is None else at_least(1, "horizon", horizon)
+        self.window = None if window is None else at_least(1, "window", window)
+        self.sensitivity = at_least(1, "sensitivity", sensitivity)
+        self.method = method_named(method)
+        self.post = check_options(post)
+        self.source = source
+
+    def describe(self) -> dict[str, Any]:
+        return {
+            "epsilon": self.epsilon,
+            "shape": self.shape,
+            "horizon": self.horizon,
+            "window": self.window,
+            "sensitivity": self.sensitivity,
+            "method": self.method.name,
+            "post": self.post,
+        }
+
+
+def at_least(least: int, name: str, value: int) -> int:
+    """`value` as an int, refused when it is no integer or too small."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise ConfigurationError(f"{name} must be a whole number") from None
+    if number < least:
+        raise ConfigurationError(f"{name} must be at least {least}")
+    return number
+
+
+def horizon_of(kind: str, common: Common) -> int:
+    """The horizon of a strategy that exists for a finite one only."""
+    horizon = common.get("horizon")
+    if horizon is None:
+        raise ConfigurationError(f"{kind} works towards a finite horizon; give one, or choose a w-event strategy")
+    return at_least(1, "horizon", horizon)
+
+
+def window_of(kind: str, common: Common) -> int:
+    """The window of a strategy that exists for w-event privacy only."""
+    window = common.get("window")
+    if window is None:
+        raise ConfigurationError(f"{kind} gives w-event privacy; give a window, or choose a strategy for a horizon")
+    return at_least(1, "window", window)
+
+
+def _frozen(counts: Counts) -> Counts:
+    """Read-only, because the distance of every later point depends on it."""
+    counts.flags.writeable = False
+    return counts
+
+
+def _fingerprint(description: Mapping[str, Any]) -> str:
+    def plain(value: Any) -> Any:
+        if isinstance(value, Fraction):
+            return to_text(value)
+        if isinstance(value, np.ndarray):
+            return hashlib.sha256(value.astype("<i8").tobytes()).hexdigest()
+        raise TypeError(f"{type(value).__name__} has no place in a description")
+
+    return hashlib.sha256(json.dumps(description, sort_keys=True, default=plain).encode()).hexdigest()

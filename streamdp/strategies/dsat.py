@@ -1,0 +1,110 @@
+"""Distance-based sampling with a threshold that a feedback controller moves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any, Unpack
+
+from streamdp.histograms import Counts
+from streamdp.privacy.exact import as_fraction
+from streamdp.strategies.base import Common, Rational, StreamStrategy, Verdict, at_least, horizon_of
+from streamdp.strategies.controller import Controller, Variant, starting_threshold
+from streamdp.strategies.sampling import DistanceSampling, FiniteHorizonPlan
+from streamdp.strategies.statistic import Groups, L1Distance
+
+
+class Adaptive(Common, total=False):
+    """The keyword arguments DSAT and DSAT-w share; `Controller` describes those of the threshold and their defaults."""
+
+    threshold: Rational | None
+    threshold_fraction: Rational | None
+    expected_users: int | None
+    controller: Variant
+    kp: float
+    ki: float
+    kd: float
+    integral_window: int
+    set_point: float | None
+    scale: float | None
+    threshold_low: float
+    threshold_high: float | None
+    dead_band: float
+
+
+ADAPTIVE_NAMES = frozenset(Adaptive.__annotations__) - frozenset(Common.__annotations__)
+
+
+def controller_for(target: Fraction, adaptive: Mapping[str, Any]) -> Controller:
+    """The controller towards `target` releases a point. Histograms of `expected_users` are at most twice that apart."""
+    settings = {name: value for name, value in adaptive.items() if name in ADAPTIVE_NAMES}
+    users = settings.pop("expected_users", None)
+    start = starting_threshold(settings.pop("threshold", None), settings.pop("threshold_fraction", None), users)
+    high = settings.pop("threshold_high", None)
+    return Controller(
+        settings.pop("controller", "signed"),
+        threshold=start,
+        target=target,
+        low=settings.pop("threshold_low", 0.0),
+        high=2 * users if high is None and users is not None else high,
+        **settings,
+    )
+
+
+def common_part(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """What of the keyword arguments is not about the threshold."""
+    return {name: value for name, value in settings.items() if name not in ADAPTIVE_NAMES}
+
+
+class Dsat(StreamStrategy):
+    """DSFT with a moving threshold: `releases` releases spread over the horizon without knowing the data beforehand.
+
+    Guarantee: as DSFT, `epsilon` over the horizon: the controller sees only time and which points were releases,
+    which is public, and the sparse vector's noise enters after it and after its clamping. Sensitivity `m`. Seed 001,
+    Algorithm 2, corrected: the public threshold is clamped, never the noisy one, and the cut-off stops.
+
+    Points up to `burn_in` repeat the first release. The other parameters are those of `Dsft` and `Controller`.
+    """
+
+    kind = "dsat"
+
+    def __init__(
+        self,
+        *,
+        releases: int,
+        decision_ratio: Rational = "1/10",
+        groups: Groups = None,
+        burn_in: int = 0,
+        **settings: Unpack[Adaptive],
+    ) -> None:
+        common = common_part(settings)
+        horizon = horizon_of(self.kind, settings)
+        distance = L1Distance(common["cells"], groups)
+        ratio = as_fraction(decision_ratio)
+        self.controller = controller_for(Fraction(at_least(1, "releases", releases), horizon), settings)
+        self.burn_in = at_least(0, "burn_in", burn_in)
+        parameters = {
+            "releases": releases,
+            "decision_ratio": ratio,
+            "groups": distance.groups,
+            "burn_in": self.burn_in,
+            "controller": self.controller.describe(),
+        }
+        super().__init__(parameters, **common)
+        self.plan = FiniteHorizonPlan(
+            epsilon=self.epsilon,
+            decision_ratio=ratio,
+            releases=releases,
+            horizon=horizon,
+            sensitivity=self.sensitivity,
+        )
+        self._sampling = DistanceSampling(self.plan, distance, self.controller, self.burn_in)
+
+    def _decide(self, counts: Counts) -> Verdict:
+        return self._sampling.decide(self.time_point, counts, self.last, self._source)
+
+    def _progress(self) -> dict[str, Any]:
+        return self._sampling.state()
+
+    def _resume(self, state: Mapping[str, Any]) -> None:
+        self._sampling.resume(state, self._source)

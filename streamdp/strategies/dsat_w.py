@@ -1,0 +1,137 @@
+"""DSAT without an end: distance-based sampling with an adaptive threshold under w-event privacy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any, Unpack
+
+from streamdp.errors import ConfigurationError
+from streamdp.histograms import Counts
+from streamdp.privacy.exact import as_fraction
+from streamdp.privacy.noise import NoiseSource
+from streamdp.privacy.sparse_vector import SparseVector
+from streamdp.strategies.base import Charge, Rational, Reason, StreamStrategy, Verdict, at_least, window_of
+from streamdp.strategies.dsat import Adaptive, common_part, controller_for
+from streamdp.strategies.sampling import DistanceSampling, split
+from streamdp.strategies.statistic import Groups, L1Distance
+
+
+class WindowPlan:
+    """At most `C` releases in any `w` points, and a fresh sparse vector for every stretch between two of them.
+
+    Guarantee: a window holds at most `C` releases of `e2 / C`, because a point whose last `w - 1` points hold `C`
+    asks nothing. A stretch of questions costs `e1 / C` however long it is: one `SparseVector(e1 / C, m, 1)`. A window
+    with `C` releases asks nothing after the last of them, so it meets at most `C` stretches; one with fewer meets at
+    most one stretch more than it has releases: at most `C` again. Together `epsilon`. The threshold noise is fresh in
+    every stretch: kept for ever, as printed, it would be revealed by releases outside the window.
+
+    A stretch is charged at its first question, so the entries within any window stay within `epsilon` too.
+    """
+
+    def __init__(
+        self, *, epsilon: Fraction, decision_ratio: Rational, releases: int, window: int, sensitivity: int
+    ) -> None:
+        if not 1 <= releases <= window:
+            raise ConfigurationError(f"releases must be between 1 and the window, {window}")
+        decisions, for_releases = split(epsilon, decision_ratio)
+        self.stretch = decisions / releases
+        self.share = for_releases / releases
+        self.releases = releases
+        self.sparse_vector: SparseVector | None = None
+        self._window = window
+        self._sensitivity = sensitivity
+        self._recent: list[int] = []
+        self._any = False
+
+    def unconditional(self, time_point: int) -> tuple[Fraction, Reason] | None:
+        return None if self._any else (self.share, "first")
+
+    def cut_off(self, time_point: int) -> bool:
+        return self._in_window(time_point) >= self.releases
+
+    def ask(self, distance: int, threshold: int, source: NoiseSource | None) -> tuple[bool, tuple[Charge, ...]]:
+        charges: tuple[Charge, ...] = ()
+        if self.sparse_vector is None:
+            self.sparse_vector = SparseVector(self.stretch, self._sensitivity, 1, source=source)
+            charges = (Charge(self.stretch, "decisions"),)
+        return self.sparse_vector.above(distance, threshold), charges
+
+    def released(self, time_point: int, epsilon: Fraction) -> None:
+        self._any = True
+        self._recent = [*(point for point in self._recent if point > time_point - self._window), time_point]
+        self.sparse_vector = None
+
+    def rate(self, time_point: int) -> float:
+        return self._in_window(time_point) / min(time_point, self._window)
+
+    def state(self) -> dict[str, Any]:
+        return {
+            "any": self._any,
+            "recent": self._recent,
+            "sparse_vector": None if self.sparse_vector is None else self.sparse_vector.state(),
+        }
+
+    def resume(self, state: Mapping[str, Any], source: NoiseSource | None) -> None:
+        self._any = state["any"]
+        self._recent = list(state["recent"])
+        if state["sparse_vector"] is not None:
+            self.sparse_vector = SparseVector.from_state(state["sparse_vector"], source)
+
+    def _in_window(self, time_point: int) -> int:
+        """Releases among the `w - 1` points before this one."""
+        return sum(point > time_point - self._window for point in self._recent)
+
+
+class DsatW(StreamStrategy):
+    """DSAT for ever: at most `releases` releases in any window, decided by distance against an adaptive threshold.
+
+    Guarantee: w-event, `epsilon` in every window (`WindowPlan` has the argument). Sensitivity `m`. Seed 001,
+    Algorithm 3, corrected: fresh threshold noise per stretch, the rate counted over `min(i, w)` points, and a repeat
+    repeats what was released.
+
+    Parameters as `Dsat`, with the window in place of the horizon.
+    """
+
+    kind = "dsat_w"
+
+    def __init__(
+        self,
+        *,
+        releases: int,
+        decision_ratio: Rational = "1/10",
+        groups: Groups = None,
+        burn_in: int = 0,
+        **settings: Unpack[Adaptive],
+    ) -> None:
+        common = common_part(settings)
+        window = window_of(self.kind, settings)
+        distance = L1Distance(common["cells"], groups)
+        ratio = as_fraction(decision_ratio)
+        self.controller = controller_for(Fraction(at_least(1, "releases", releases), window), settings)
+        self.burn_in = at_least(0, "burn_in", burn_in)
+        parameters = {
+            "releases": releases,
+            "decision_ratio": ratio,
+            "groups": distance.groups,
+            "burn_in": self.burn_in,
+            "controller": self.controller.describe(),
+        }
+        super().__init__(parameters, **common)
+        self.plan = WindowPlan(
+            epsilon=self.epsilon,
+            decision_ratio=ratio,
+            releases=releases,
+            window=window,
+            sensitivity=self.sensitivity,
+        )
+        self._sampling = DistanceSampling(self.plan, distance, self.controller, self.burn_in)
+
+    def _decide(self, counts: Counts) -> Verdict:
+        return self._sampling.decide(self.time_point, counts, self.last, self._source)
+
+    def _progress(self) -> dict[str, Any]:
+        return self._sampling.state()
+
+    def _resume(self, state: Mapping[str, Any]) -> None:
+        self._sampling.resume(state, self._source)

@@ -1,0 +1,157 @@
+"""What streamdp asks of a transport. The embedded log and Kafka both implement these Protocols.
+
+Terms. A *position* is the offset of the next record to read. Offsets ascend but may have gaps, so "drained up to the
+cut" means `reader.positions()[tp] >= cut`, never "saw the record at cut - 1": a reader's position moves past what
+holds no record for it (compacted records; on Kafka also control records).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, Protocol
+
+from streamdp.errors import StreamdpError
+from streamdp.transport.batch import Headers, RecordBatch
+
+POLL_BYTES = 16 << 20
+"""How much one poll returns at most, about: bounds memory, and is large enough that the cost per poll disappears."""
+
+
+class TransportError(StreamdpError):
+    """The transport failed; the message says what to do."""
+
+
+class Unreachable(TransportError):
+    """No answer now, though nothing is known to be wrong: try again later.
+
+    After an `append` the outcome is unknown, and the writer is of no more use.
+    """
+
+
+class UnknownTopic(TransportError):
+    """The topic or partition does not exist."""
+
+
+class OffsetGone(TransportError):
+    """A position lies outside what the partition holds: before its first offset, or beyond its end."""
+
+
+class Fenced(TransportError):
+    """Another writer holds, or has taken over, this identity."""
+
+
+class LogCorrupted(TransportError):
+    """Stored bytes fail their checksum or make no sense; the message names the file and the byte position."""
+
+
+class DiskFull(TransportError):
+    """No room for the append. Nothing of it is visible, and nothing acknowledged before is lost."""
+
+
+class TopicPartition(NamedTuple):
+    topic: str
+    partition: int
+
+
+@dataclass(frozen=True)
+class TopicSpec:
+    """A topic as it should be. `retention_ms = None` leaves it to the transport's own default."""
+
+    name: str
+    partitions: int = 1
+    cleanup: Literal["delete", "compact"] = "delete"
+    retention_ms: int | None = None
+
+
+@dataclass(frozen=True, repr=False)
+class Message:
+    """A message to write.
+
+    Without a partition the key's hash chooses (no key: partition 0); without a timestamp, the clock.
+    """
+
+    topic: str
+    value: bytes | None
+    key: bytes | None = None
+    timestamp: int | None = None
+    headers: Headers = ()
+    partition: int | None = None
+
+
+class Reader(Protocol):
+    """Reads committed records from explicit positions; nothing is remembered on the transport's side."""
+
+    def poll(
+        self,
+        max_bytes: int = POLL_BYTES,
+        timeout: float = 0.0,
+        until: Mapping[TopicPartition, int] | None = None,
+    ) -> list[RecordBatch]:
+        """What is there, oldest first within a partition; waits up to `timeout` seconds when there is nothing.
+
+        Of a partition in `until`, nothing at or beyond that offset is returned, and its position stops there (or after
+        it, where nothing but control records lies between): how a reader drains to a cut and buffers nothing more.
+
+        Returns at most about `max_bytes`, but always makes progress on a record larger than that. Raises `OffsetGone`
+        when a position lies outside its partition.
+        """
+        ...
+
+    def positions(self) -> dict[TopicPartition, int]:
+        """For every assigned partition, the offset after everything returned (or skipped) so far."""
+        ...
+
+    def seek(self, partition: TopicPartition, offset: int) -> None: ...
+
+    def assign_more(self, positions: Mapping[TopicPartition, int]) -> None:
+        """Take on partitions that appeared while running; those already assigned keep their positions."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Writer(Protocol):
+    """Writes under one identity, which it holds alone until closed."""
+
+    def append(self, messages: Sequence[Message]) -> list[tuple[TopicPartition, int]]:
+        """Write all messages or none, across topics; they are durable and visible when this returns.
+
+        Returns where each message went, in order. After an error that is neither `Fenced` nor `DiskFull` nor
+        `UnknownTopic` the outcome may be unknown: read the end of the topics to find out.
+        """
+        ...
+
+    def close(self) -> None: ...
+
+
+class Transport(Protocol):
+    def cluster_id(self) -> str:
+        """A stable name of this log or broker cluster."""
+        ...
+
+    def topic_id(self, topic: str) -> str:
+        """A stable id of the topic; a topic deleted and created again has a new one."""
+        ...
+
+    def partitions(self, topic: str) -> list[int]: ...
+
+    def begin_offsets(self, topics: Iterable[str]) -> dict[TopicPartition, int]:
+        """The first offset that can still be read, for every partition of the topics."""
+        ...
+
+    def end_offsets(self, topics: Iterable[str]) -> dict[TopicPartition, int]:
+        """The offset after the last committed record: where a cut is taken, and where reading the end stops."""
+        ...
+
+    def ensure_topics(self, specs: Iterable[TopicSpec]) -> None:
+        """Create what is missing; refuse a topic that exists with other partitions or another cleanup policy."""
+        ...
+
+    def reader(self, positions: Mapping[TopicPartition, int]) -> Reader: ...
+
+    def writer(self, identity: str) -> Writer:
+        """The only writer of this identity; raises `Fenced` (or fences the other) when it is taken."""
+        ...
+
+    def close(self) -> None: ...

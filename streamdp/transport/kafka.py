@@ -1,0 +1,545 @@
+"""Kafka as a `Transport`, on kafka-python: the only file that imports it. The choice is argued in
+docs/adr/0007-kafka-client.md.
+
+Readers are assigned partitions by hand and read only what is committed; no offset is kept on the broker. A writer is a
+transactional producer: opening one fences every older one of the same identity, and `append` is one transaction.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import logging
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, TypeVar
+
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, codec, errors
+from kafka import TopicPartition as ClientPartition
+from kafka.admin import ConfigResource, ConfigResourceType
+from kafka.net.compat import KafkaNetClient
+from kafka.protocol.consumer import IsolationLevel, OffsetSpec
+
+from streamdp.errors import ConfigurationError
+from streamdp.transport.base import (
+    POLL_BYTES,
+    Fenced,
+    Message,
+    OffsetGone,
+    TopicPartition,
+    TopicSpec,
+    TransportError,
+    UnknownTopic,
+    Unreachable,
+)
+from streamdp.transport.batch import RecordBatch
+from streamdp.transport.kafka_keys import KafkaSettings
+from streamdp.transport.kafka_records import Aborted, Buffered, Fetched, read_fetched
+
+Answer = TypeVar("Answer")
+
+CONNECT_ATTEMPT_MS = 1_500
+"""kafka-python keeps a refused login to itself and tries again; it gets this long before the cause is looked at."""
+RETRY_SECONDS = 0.2
+VISIBLE_SECONDS = 0.005
+TRANSACTION_TIMEOUT_MS = 120_000
+"""Longer than sending and committing may take, so that no broker ends a transaction that may still be committed."""
+OLDEST_BROKER = (2, 8)
+"""The first with topic ids, and with transactions that tell a fenced producer so."""
+
+# What the client has to say reaches the caller as an error. Its log repeats every attempt to reconnect, and keys and
+# values at level DEBUG.
+logging.getLogger("kafka").setLevel(logging.CRITICAL)
+
+
+class KafkaTransport:
+    """Implements `Transport`. Its methods may be called from any thread; a reader and a writer belong to one each."""
+
+    def __init__(self, settings: KafkaSettings) -> None:
+        self._settings = settings
+        self._admin = _connect(settings)
+        self._cluster_id: str | None = None
+        self._patience = settings.of("admin")["request_timeout_ms"] / 1000
+
+    def cluster_id(self) -> str:
+        if self._cluster_id is None:
+            self._cluster_id = str(self._ask(self._admin.describe_cluster)["cluster_id"])
+        return self._cluster_id
+
+    def topic_id(self, topic: str) -> str:
+        found = self._describe([topic])[topic]["topic_id"]
+        if uuid.UUID(str(found)).int == 0:
+            raise TransportError("the broker gives topics no ids: Kafka 2.8 or newer is needed")
+        return str(found)
+
+    def partitions(self, topic: str) -> list[int]:
+        return sorted(part["partition_index"] for part in self._describe([topic])[topic]["partitions"])
+
+    def begin_offsets(self, topics: Iterable[str]) -> dict[TopicPartition, int]:
+        return self._offsets(topics, OffsetSpec.EARLIEST)
+
+    def end_offsets(self, topics: Iterable[str]) -> dict[TopicPartition, int]:
+        """Where a reader of committed records comes to now: before the first transaction that is still open."""
+        return self._offsets(topics, OffsetSpec.LATEST)
+
+    def ensure_topics(self, specs: Iterable[TopicSpec]) -> None:
+        for spec in specs:
+            try:
+                self._check(spec)
+            except UnknownTopic:
+                self._create(spec)
+
+    def reader(self, positions: Mapping[TopicPartition, int]) -> KafkaReader:
+        self._describe({name.topic for name in positions})
+        with _translated(self._settings):
+            return KafkaReader(self._settings, positions)
+
+    def writer(self, identity: str) -> KafkaWriter:
+        with _translated(self._settings):
+            return KafkaWriter(self._settings, identity, self)
+
+    def close(self) -> None:
+        self._admin.close()
+
+    def _offsets(self, topics: Iterable[str], which: OffsetSpec) -> dict[TopicPartition, int]:
+        described = self._describe(topics)
+        return self.list_offsets(
+            [
+                TopicPartition(topic, part["partition_index"])
+                for topic in described
+                for part in described[topic]["partitions"]
+            ],
+            which,
+        )
+
+    def list_offsets(
+        self, partitions: Iterable[TopicPartition], which: OffsetSpec = OffsetSpec.LATEST
+    ) -> dict[TopicPartition, int]:
+        """For partitions known to exist, what `end_offsets` gives, or another of Kafka's marks."""
+        wanted = {ClientPartition(*name): which for name in sorted(partitions)}
+        if not wanted:
+            return {}
+        committed = IsolationLevel.READ_COMMITTED
+        found = self._ask(lambda: self._admin.list_partition_offsets(wanted, isolation_level=committed))
+        return {TopicPartition(*name): found[name].offset for name in wanted}
+
+    def _describe(self, topics: Iterable[str]) -> dict[str, dict[str, Any]]:
+        names = list(topics)
+
+        def ask() -> dict[str, dict[str, Any]]:
+            found = {topic["name"]: topic for topic in self._admin.describe_topics(names)} if names else {}
+            for topic in found.values():
+                for part in (topic, *topic["partitions"]):
+                    if part["error_code"] == errors.UnknownTopicOrPartitionError.errno:
+                        raise UnknownTopic(f"topic '{topic['name']}' does not exist at {self._settings.servers}")
+                    if part["error_code"]:
+                        raise errors.for_code(part["error_code"])
+            return found
+
+        return self._ask(ask)
+
+    def _check(self, spec: TopicSpec) -> None:
+        partitions = len(self._describe([spec.name])[spec.name]["partitions"])
+        resource = ConfigResource(ConfigResourceType.TOPIC, spec.name, ["cleanup.policy"])
+        found = self._ask(lambda: self._admin.describe_configs([resource], config_filter="all"))
+        cleanup = found["topic"][spec.name]["cleanup.policy"]["value"]
+        for what, is_so, needed in (("partitions", partitions, spec.partitions), ("cleanup", cleanup, spec.cleanup)):
+            if is_so != needed:
+                raise TransportError(
+                    f"topic '{spec.name}' exists with {what} = {is_so}, but {needed} is needed: choose another topic "
+                    "or move this one away"
+                )
+
+    def _create(self, spec: TopicSpec) -> None:
+        policies: dict[str, str] = {"cleanup.policy": spec.cleanup}
+        if spec.retention_ms is not None:
+            policies["retention.ms"] = str(spec.retention_ms)
+        wanted = {spec.name: {"num_partitions": spec.partitions, "configs": policies}}
+        try:
+            self._ask(lambda: self._admin.create_topics(wanted, wait_for_metadata=True))
+        except TransportError as error:
+            if not isinstance(error.__cause__, errors.TopicAlreadyExistsError):
+                raise
+            self._check(spec)  # Somebody else was quicker.
+
+    def _ask(self, call: Callable[[], Answer]) -> Answer:
+        """The answer to a request that may be repeated, which it is while the broker is away, for a bounded time."""
+        deadline = time.monotonic() + self._patience
+        with _translated(self._settings):
+            while True:
+                try:
+                    return call()
+                except errors.RetriableError:
+                    if time.monotonic() > deadline:
+                        raise
+                    time.sleep(RETRY_SECONDS)
+
+
+class KafkaReader:
+    """Implements `Reader`. Holds, besides what it returns, at most one fetch of each partition."""
+
+    def __init__(self, settings: KafkaSettings, positions: Mapping[TopicPartition, int]) -> None:
+        self._settings = settings
+        self._partitions: dict[TopicPartition, Buffered] = {}
+        self._turn = 0
+        self._consumer = KafkaConsumer(
+            **settings.of("consumer"),
+            group_id=None,
+            enable_auto_commit=False,
+            auto_offset_reset="none",
+            isolation_level="read_committed",
+            check_crcs=False,  # `read_fetched` does.
+            metrics_enabled=False,
+            kafka_client=_make_client,
+        )
+        self._consumer._fetcher.PartitionRecords = _FetchedColumns
+        self.assign_more(positions)
+
+    def poll(
+        self, max_bytes: int = POLL_BYTES, timeout: float = 0.0, until: Mapping[TopicPartition, int] | None = None
+    ) -> list[RecordBatch]:
+        limits = until or {}
+        deadline = time.monotonic() + timeout
+        found: list[RecordBatch] = []
+        left = max_bytes
+        self._turn += 1
+        with _translated(self._settings):
+            while True:
+                for name in self._in_turn():
+                    if left > 0 and (batch := self._partitions[name].take(left, limits.get(name))) is not None:
+                        found.append(batch)
+                        left -= batch.nbytes
+                if left <= 0 or not self._fetchable(limits):
+                    break
+                wait = 0.0 if found else max(0.0, deadline - time.monotonic())
+                answer = self._consumer.poll(timeout_ms=int(wait * 1000), max_records=1)
+                for name, fetched in answer.items():
+                    self._partitions[TopicPartition(*name)].put(fetched[0])
+                if not answer and (found or time.monotonic() >= deadline):
+                    break
+        return found
+
+    def positions(self) -> dict[TopicPartition, int]:
+        return {name: partition.position for name, partition in self._partitions.items()}
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        self._consumer.seek(ClientPartition(*partition), offset)
+        self._partitions[partition] = Buffered(offset)
+
+    def assign_more(self, positions: Mapping[TopicPartition, int]) -> None:
+        fresh = {name: offset for name, offset in positions.items() if name not in self._partitions}
+        if fresh:
+            self._consumer.assign([ClientPartition(*name) for name in (*self._partitions, *fresh)])
+            for name, offset in fresh.items():
+                self.seek(name, offset)
+
+    def close(self) -> None:
+        self._consumer.close(autocommit=False)
+
+    def _in_turn(self) -> list[TopicPartition]:
+        """Every partition, another one first at each poll, so that none starves when polls are small."""
+        names = list(self._partitions)
+        first = self._turn % len(names) if names else 0
+        return names[first:] + names[:first]
+
+    def _fetchable(self, limits: Mapping[TopicPartition, int]) -> bool:
+        """Pause what holds records or stands at its limit, resume the rest; whether anything is left to wait for."""
+        wanted = {
+            ClientPartition(*name)
+            for name, partition in self._partitions.items()
+            if partition.is_empty and (name not in limits or partition.position < limits[name])
+        }
+        paused = self._consumer.paused()
+        everything = {ClientPartition(*name) for name in self._partitions}
+        self._consumer.resume(*(paused & wanted))
+        self._consumer.pause(*(everything - wanted - paused))
+        return bool(wanted) or not everything
+
+
+class _FetchedColumns:
+    """Stands in for the class that turns a fetch into records one by one inside kafka-python's consumer.
+
+    It has what the consumer's fetcher uses of that class. `take` gives all at once, as a single item.
+    """
+
+    def __init__(
+        self,
+        fetch_offset: int,
+        tp: ClientPartition,
+        records: Any,
+        *_: object,
+        aborted_transactions: Iterable[Any] | None = None,
+        on_drain: Callable[[_FetchedColumns], None],
+        **__: object,
+    ) -> None:
+        aborted = [Aborted(each.first_offset, each.producer_id) for each in aborted_transactions or ()]
+        self.topic_partition = tp
+        self.next_fetch_offset = fetch_offset
+        self.leader_epoch = -1
+        self.bytes_read: int = records.size_in_bytes()
+        self._read = partial(read_fetched, TopicPartition(*tp), fetch_offset, records._buffer, aborted, _decompress)
+        self._is_left: bool = self.bytes_read > 0
+        self._on_drain = on_drain
+
+    def __bool__(self) -> bool:
+        return self._is_left
+
+    def take(self, _: int | None = None) -> list[Fetched]:
+        fetched = self._read()
+        self.next_fetch_offset, self.leader_epoch = fetched.position, fetched.leader_epoch
+        self.drain()
+        return [fetched]
+
+    def drain(self) -> None:
+        self._is_left = False
+        self._on_drain(self)
+
+
+_CODECS = {1: codec.gzip_decode, 2: codec.snappy_decode, 3: codec.lz4_decode, 4: codec.zstd_decode}
+
+
+def _decompress(number: int, data: memoryview) -> bytes:
+    if number not in _CODECS:
+        raise TransportError("a record batch is compressed in a way that streamdp does not know")
+    try:
+        return bytes(_CODECS[number](data.tobytes()))
+    except Exception as error:
+        raise TransportError("a record batch does not decompress: the data of the broker is damaged") from error
+
+
+class KafkaWriter:
+    """Implements `Writer`.
+
+    After an error that leaves the outcome open it refuses further appends: open a new writer, which ends the open
+    transaction one way or the other, and only then read what the topics hold.
+    """
+
+    def __init__(self, settings: KafkaSettings, identity: str, transport: KafkaTransport) -> None:
+        values = settings.of("producer")
+        self._settings = settings
+        self._send_seconds = values["delivery_timeout_ms"] / 1000
+        self._end_ms = values["request_timeout_ms"]
+        if values["delivery_timeout_ms"] + 2 * self._end_ms > TRANSACTION_TIMEOUT_MS:
+            raise ConfigurationError(
+                "[output.kafka] message.timeout.ms and twice socket.timeout.ms may be "
+                f"{TRANSACTION_TIMEOUT_MS} together, the time a transaction may last"
+            )
+        self._transport = transport
+        self._known: set[str] = set()
+        self._is_broken = False
+        self._producer = KafkaProducer(
+            **values,
+            transactional_id=identity,
+            transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
+            max_block_ms=values["delivery_timeout_ms"],
+            metrics_enabled=False,
+            kafka_client=_make_client,
+        )
+        self._transactions = self._producer._transaction_manager
+        try:
+            if self._producer.config["api_version"] < OLDEST_BROKER:
+                raise TransportError("the broker is too old: Kafka 2.8 or newer is needed")
+            self._producer.init_transactions()
+        except BaseException:
+            self.close()
+            raise
+
+    def append(self, messages: Sequence[Message]) -> list[tuple[TopicPartition, int]]:
+        if self._is_broken:
+            raise Unreachable("this writer failed before: open a new one, and read what the topics hold")
+        for topic in {message.topic for message in messages} - self._known:
+            self._transport.partitions(topic)
+            self._known.add(topic)
+        if not messages:
+            return []
+        begin = time.monotonic()
+        with _translated(self._settings, since=begin):
+            try:
+                self._producer.begin_transaction()
+                futures = [self._send(message) for message in messages]
+                placed = [future.get(max(0.0, begin + self._send_seconds - time.monotonic())) for future in futures]
+            except (errors.RetriableError, OSError):
+                self._is_broken = True  # The broker is away: an abort would only wait for it once more.
+                raise
+            except BaseException:
+                self._give_up()
+                raise
+            # Everything has been acknowledged: only the commit is in doubt now.
+            try:
+                self._end(self._transactions.begin_commit)
+            except errors.KafkaError as error:
+                self._is_broken = True
+                if _is_fenced(error):
+                    raise
+                raise Unreachable(
+                    "the broker did not confirm the end of a publication, so whether it is visible is not known: open "
+                    "a new writer, and only then read what the topics hold"
+                ) from error
+        places = [(TopicPartition(each.topic, each.partition), each.offset) for each in placed]
+        self._await_visible(dict(places))
+        return places
+
+    def close(self) -> None:
+        self._is_broken = True
+        try:
+            self._producer.close(timeout=2)
+        except errors.KafkaError:
+            # It gives up closing when messages cannot be delivered, and would leave its thread trying for ever.
+            self._producer._sender.force_close()
+
+    def _send(self, message: Message) -> Any:
+        if message.key is None and message.value is None:
+            raise TransportError("a message to Kafka needs a key or a value")
+        partition = 0 if message.partition is None and message.key is None else message.partition
+        return self._producer.send(
+            message.topic, message.value, message.key, list(message.headers), partition, message.timestamp
+        )
+
+    def _await_visible(self, last: Mapping[TopicPartition, int]) -> None:
+        """A commit is acknowledged a moment before its partitions show it. It is certain, so no failure here is one."""
+        deadline = time.monotonic() + self._end_ms / 1000
+        with contextlib.suppress(TransportError):
+            while any(end <= last[name] for name, end in self._transport.list_offsets(last).items()):
+                if time.monotonic() > deadline:
+                    break  # Somebody else's transaction is open before ours.
+                time.sleep(VISIBLE_SECONDS)
+
+    def _give_up(self) -> None:
+        """Abort, so that nothing of it is ever visible; what cannot be aborted now, the next writer's start aborts."""
+        try:
+            self._end(self._transactions.begin_abort)
+        except errors.KafkaError:
+            self._is_broken = True
+
+    def _end(self, begin: Callable[[], Any]) -> None:
+        """What the producer's own commit and abort do, but they wait without limit."""
+        result = begin()
+        self._producer._sender.wakeup()
+        if not result.wait(timeout_ms=self._end_ms):
+            raise errors.KafkaTimeoutError("the end of the transaction was not acknowledged")
+
+
+class _Causes(logging.Filter):
+    """Keeps what kafka-python only logs: why it could not connect."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[BaseException] = []
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        arguments = record.args if isinstance(record.args, tuple) else ()
+        self.found += [each for each in arguments if isinstance(each, BaseException)]
+        return False
+
+
+_connecting = threading.Lock()
+
+
+def _connect(settings: KafkaSettings) -> KafkaAdminClient:
+    """The first connection, or a clear reason why there is none."""
+    values = settings.of("admin")
+    deadline = time.monotonic() + values["bootstrap_timeout_ms"] / 1000
+    log, causes = logging.getLogger("kafka.net.manager"), _Causes()
+    with _connecting:
+        log.addFilter(causes)
+        log.setLevel(logging.WARNING)
+        try:
+            while True:
+                left = max(1, int((deadline - time.monotonic()) * 1000))
+                values["bootstrap_timeout_ms"] = min(CONNECT_ATTEMPT_MS, left)
+                opened: list[KafkaNetClient] = []
+                values["kafka_client"] = partial(_make_client, opened)
+                try:
+                    return KafkaAdminClient(**values)
+                except (errors.KafkaError, OSError, ValueError) as error:
+                    for client in opened:
+                        client.close()
+                    reason = _reason(settings, [*causes.found, error])
+                    if reason is not None or time.monotonic() >= deadline:
+                        raise (TransportError(reason) if reason else Unreachable(_unreachable(settings))) from error
+        finally:
+            log.setLevel(logging.NOTSET)
+            log.removeFilter(causes)
+
+
+def _make_client(opened: list[KafkaNetClient] | None = None, **values: Any) -> KafkaNetClient:
+    """What connects to brokers inside every client.
+
+    kafka-python 3.0 takes `allow_auto_create_topics` but does not pass it on, so asking for a topic would create it.
+    """
+    client = KafkaNetClient(**values)
+    client.cluster.config["allow_auto_create_topics"] = False
+    if opened is not None:
+        opened.append(client)
+    return client
+
+
+def _reason(settings: KafkaSettings, causes: list[BaseException]) -> str | None:
+    """Why a connection will not come about however often it is tried; None while it may."""
+    texts = " ".join(str(cause) for cause in causes)
+    login = (errors.SaslAuthenticationFailedError, errors.UnsupportedSaslMechanismError, errors.IllegalSaslStateError)
+    if any(isinstance(cause, login) for cause in causes):
+        return (
+            f"the broker at {settings.servers} refused the login: check sasl.username, sasl.password and sasl.mechanism"
+        )
+    if "Handshake failed" in texts or any(isinstance(cause, (OSError, ValueError)) for cause in causes):
+        return (
+            f"TLS with the broker at {settings.servers} failed: check ssl.ca.location, the other ssl keys and "
+            "security.protocol"
+        )
+    # A broker may also just hang up on a login or a protocol that it does not like; once may be a restart.
+    if texts.count("disconnected") > 3:
+        return (
+            f"the broker at {settings.servers} accepts connections and closes them, as on a wrong login: check "
+            "sasl.username, sasl.password, sasl.mechanism and security.protocol"
+        )
+    return None
+
+
+def _unreachable(settings: KafkaSettings) -> str:
+    return (
+        f"no broker answers at {settings.servers}: check bootstrap.servers and security.protocol, that the broker runs "
+        "and that the network lets this machine reach it"
+    )
+
+
+@contextlib.contextmanager
+def _translated(settings: KafkaSettings, since: float | None = None) -> Iterator[None]:
+    """Turn the client's errors into ours. What they say may hold a payload, so only their kind is passed on.
+
+    `since` is when a transaction began. A broker ends one that lasts too long and then calls its producer fenced; that
+    happens when this process was stopped for so long, and is not the work of another writer.
+    """
+    try:
+        yield
+    except (errors.OffsetOutOfRangeError, errors.LogTruncationError) as error:
+        raise OffsetGone(
+            "a position lies outside what its partition holds: records were deleted, or the topic is not the same"
+        ) from error
+    except errors.UnknownTopicOrPartitionError as error:
+        raise UnknownTopic(f"a topic or partition does not exist at {settings.servers}") from error
+    except errors.SaslAuthenticationFailedError as error:
+        raise TransportError(_reason(settings, [error])) from error
+    except errors.AuthorizationError as error:
+        raise TransportError(
+            f"the broker at {settings.servers} does not allow this ({error.__class__.__name__}): grant the user the "
+            "rights that docs/kafka.md lists"
+        ) from error
+    except errors.KafkaError as error:
+        if _is_fenced(error):
+            if since is not None and time.monotonic() - since > TRANSACTION_TIMEOUT_MS / 1000:
+                raise Unreachable("a publication took longer than its transaction may last") from error
+            raise Fenced("another writer has taken over this identity: is a second daemon running?") from error
+        if isinstance(error, errors.RetriableError) or "TimedOut" in str(error):
+            # The client leaves the sockets of failed connections to a collection that may be long in coming.
+            gc.collect()
+            raise Unreachable(_unreachable(settings)) from error
+        raise TransportError(f"Kafka at {settings.servers} failed: {error.__class__.__name__}") from error
+
+
+def _is_fenced(error: errors.KafkaError) -> bool:
+    """The client passes this error on inside the text of others."""
+    return "ProducerFenced" in f"{error!r} {error}" or isinstance(error, errors.InvalidProducerEpochError)

@@ -1,0 +1,60 @@
+"""`streamdp run` as far as it can be seen without waiting for time points."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+from streamdp.cli import main
+from streamdp.daemon.daemon import Daemon
+
+CONFIG = """\
+[stream]
+name = "s"
+[domain.a]
+type = "integer"
+low = 0
+high = 9
+[time]
+length = "1h"
+[privacy]
+epsilon = "1"
+window = 5
+[[histogram]]
+name = "h"
+attributes = ["a"]
+strategy = "baseline"
+[input]
+topics = ["in"]
+[input.log]
+path = "log"
+[journal]
+path = "journal.db"
+"""
+
+
+@pytest.fixture
+def signals_as_before():
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.usefixtures("signals_as_before")
+def test_a_defect_ends_the_daemon_without_quoting_the_data(tmp_path, monkeypatch, capfd):
+    def run(self: Daemon) -> None:
+        self._held.close()
+        users = 417329000 + 1
+        raise MemoryError(f"Unable to allocate 3.1 GiB for an array with shape ({users},)")
+
+    monkeypatch.setattr(Daemon, "run", run)
+    monkeypatch.setattr("streamdp.observe.logs.set_up", lambda level: None)
+    path = tmp_path / "s.toml"
+    path.write_text(CONFIG)
+    assert main(["run", str(path)]) == 1
+    said = capfd.readouterr().err
+    assert "417329001" not in said
+    assert "stopped by MemoryError" in said
+    assert "raise" in said, "where it happened is told"

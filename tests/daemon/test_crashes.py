@@ -1,0 +1,88 @@
+"""SIGKILL at every named step and at random moments: nothing lost, nothing doubled, no release changed."""
+
+from __future__ import annotations
+
+import random
+import signal
+import time
+
+import pytest
+from harness import Stream
+
+from streamdp.daemon.steps import STEPS
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+
+def kill_at(stream: Stream, step: str) -> None:
+    """A daemon that kills itself at the step, while records keep coming."""
+    starts = stream.log_text().count('"running"')
+    process = stream.start(kill_at=step)
+    deadline = time.monotonic() + 60
+    stopped = False
+    while process.poll() is None:
+        assert time.monotonic() < deadline, f"never reached {step}:\n{stream.log_text()}"
+        stream.feed(20)
+        if step.startswith("stop") and not stopped and stream.log_text().count('"running"') > starts:
+            process.send_signal(signal.SIGTERM)
+            stopped = True  # a second signal would end it at once
+        time.sleep(0.05)
+    assert process.returncode == -signal.SIGKILL, f"{step}: {process.returncode}\n{stream.log_text()}"
+
+
+def kill_after(stream: Stream, seconds: float) -> None:
+    """A daemon killed from outside, at whatever instruction it has got to."""
+    process = stream.start()
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        stream.feed(20)
+        time.sleep(0.05)
+    process.kill()
+    assert process.wait(30) == -signal.SIGKILL, stream.log_text()
+
+
+def assert_prefix(before: list[bytes], after: list[bytes]) -> None:
+    assert after[: len(before)] == before, "a release that was out has changed"
+
+
+@pytest.mark.parametrize("step", [*STEPS, "commit.after:3", "publish.before:3", "publish.after:3", "mark.after:4"])
+def test_killed_at_a_named_step(tmp_path, step):
+    stream = Stream(tmp_path)
+    stream.feed(200)
+    kill_at(stream, step)
+    before = stream.outputs()
+    kill_at(stream, step)
+    assert_prefix(before, stream.outputs())
+    stream.feed(100)
+    stream.run_until(points=4)
+    assert_prefix(before, stream.outputs())
+    stream.check()
+
+
+def campaign(stream: Stream, kills: int, seed: int) -> None:
+    randomness = random.Random(seed)
+    stream.feed(200)
+    before: list[bytes] = []
+    for number in range(kills):
+        if number % 3 == 2:
+            kill_at(stream, f"{randomness.choice(STEPS[6:15])}:{randomness.randrange(1, 4)}")
+        else:
+            kill_after(stream, randomness.uniform(0.3, 2.0))
+        after = stream.outputs()
+        assert_prefix(before, after)
+        before = after
+    stream.run_until(points=3)
+    assert_prefix(before, stream.outputs())
+    stream.check()
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_killed_at_random(tmp_path, seed):
+    campaign(Stream(tmp_path), kills=15, seed=seed)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3_600)
+@pytest.mark.parametrize("seed", range(10, 20))
+def test_killed_five_hundred_times(tmp_path, seed):
+    campaign(Stream(tmp_path), kills=50, seed=seed)

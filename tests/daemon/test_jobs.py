@@ -1,0 +1,245 @@
+"""Jobs in a real daemon: asked for, refused, run, failed, cancelled, and never in anybody's way."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from fractions import Fraction
+
+import pyarrow.csv
+import pyarrow.parquet
+import pytest
+from job_harness import JobStream
+
+from streamdp import messages
+from streamdp.daemon.jobs import REQUESTS_AT_ONCE
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+
+
+@pytest.fixture
+def stream(tmp_path) -> JobStream:
+    stream = JobStream(tmp_path)
+    stream.feed(200)
+    return stream
+
+
+@pytest.fixture
+def daemon(stream):
+    """A running daemon, stopped in good order at the end; then everything must add up."""
+    process = stream.start()
+    try:
+        stream.wait(lambda: stream.last_published() >= 1, 30, process)
+        yield process
+        assert process.poll() is None, stream.log_text()
+    finally:
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0, stream.log_text()
+    stream.check()
+
+
+def test_a_job_reads_the_snapshot_it_is_charged_for(stream, daemon):
+    stream.ask("a", "0.1")
+    (outcome,) = stream.wait_for("a", process=daemon)
+    assert (outcome["state"], outcome["epsilon"]) == ("done", "1/10")
+    assert outcome["result"]["point"] == outcome["time_point"] <= outcome["published_at"]
+    # Nothing is fed meanwhile, so that every snapshot holds the same users.
+    counted = sum(stream.count_below_now().values())
+    assert outcome["result"]["records"] == counted
+    budget = subprocess.run(
+        [sys.executable, "-m", "streamdp", "budget", str(stream.path)], capture_output=True, text=True, check=True
+    )
+    assert "job:a" in budget.stdout
+    assert not list(stream.config.snapshot_path.glob("snapshot-*")), "a snapshot outlived its job"
+
+
+def test_what_is_wrong_is_refused_on_the_results_topic(stream, daemon):
+    stream.ask("ok", "0.2")
+    stream.ask("ok", "0.2")
+    stream.ask("greedy", "0.4")
+    stream.ask("unknown", kind="secret-17")
+    stream.ask("bad", kind="kmeans", n_clusters="secret-17")
+    stream.ask("nothing", "0")
+    stream.request(b"secret-17", b"{" * 10_000, None, b'{"id": "no epsilon", "kind": "test"}', b"x" * 100_000)
+    stream.wait(lambda: len(stream.results()) >= 11, 30, daemon)
+    reasons = [(each["id"], each["reason"]) for each in stream.results() if each["state"] == "refused"]
+    assert ("ok", "this id was used before; choose another") in reasons
+    greedy = dict(reasons)["greedy"]
+    assert greedy.startswith("epsilon 0.4 does not fit: 0.3 is left; it fits from time point 10")
+    assert dict(reasons)["unknown"].startswith("kind: unknown")
+    assert dict(reasons)["bad"].startswith("n_clusters: give")
+    assert dict(reasons)["nothing"].startswith("epsilon: nothing")
+    assert sum(job_id is None for job_id, _ in reasons) == 5
+    assert not any(b"secret-17" in value for value in stream.outputs("results"))
+    assert stream.result("greedy")["epsilon_left"] == "3/10"
+
+
+@pytest.mark.parametrize("what", ["raise", "die", "hog"])
+def test_a_job_that_fails_takes_nobody_with_it(stream, daemon, what):
+    stream.ask("bad", "0.1", what=what)
+    stream.ask("good", "0.1")
+    bad, good = stream.wait_for("bad", "good", process=daemon)
+    assert (bad["state"], bad["reason"], bad["epsilon"]) == ("failed", "failed", "1/10")
+    assert good["state"] == "done"
+    stream.ask("bad", "0.1")
+    stream.wait(lambda: len(stream.results()) == 3, 30, daemon)
+    assert stream.results()[2]["reason"].startswith("this id was used before")
+    assert "quote a record" not in stream.log_text()
+
+
+def test_a_worker_killed_from_outside_fails_its_job_only(stream, daemon, tmp_path):
+    stream.ask("killed", what="hang", runs=str(tmp_path / "killed"))
+    stream.ask("other", seconds=3, runs=str(tmp_path / "other"))
+    stream.wait(lambda: stream.runs(tmp_path / "killed") and stream.runs(tmp_path / "other"), 30, daemon)
+    os.kill(stream.runs(tmp_path / "killed")[0], signal.SIGKILL)
+    killed, other = stream.wait_for("killed", "other", process=daemon)
+    assert (killed["state"], other["state"]) == ("failed", "done")
+    assert len(stream.runs(tmp_path / "killed")) == 1
+
+
+def test_a_job_that_hangs_past_its_time_has_failed(tmp_path):
+    stream = JobStream(tmp_path, jobs='time_limit = "12s"')
+    process = stream.start()
+    try:
+        stream.wait(lambda: stream.last_published() >= 1, 30, process)
+        stream.ask("slow", what="hang", runs=str(tmp_path / "runs"))
+        (slow,) = stream.wait_for("slow", process=process)
+        assert (slow["state"], slow["reason"]) == ("failed", "failed")
+        assert not stream.is_alive(stream.runs(tmp_path / "runs")[0])
+    finally:
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+    stream.check()
+
+
+def test_cancelling_a_job_ends_its_worker_and_keeps_its_charge(stream, daemon, tmp_path):
+    stream.ask("long", "0.1", what="hang", runs=str(tmp_path / "runs"))
+    stream.wait(lambda: stream.runs(tmp_path / "runs"), 30, daemon)
+    stream.wait(lambda: stream.json("show", "long")["progress"] == "running, step 1 of 3", 30, daemon)
+    done = stream.command("cancel", "long")
+    assert done.returncode == 0, done.stderr
+    (outcome,) = stream.wait_for("long", process=daemon)
+    assert (outcome["state"], outcome["epsilon"]) == ("cancelled", "1/10")
+    stream.wait(lambda: not stream.is_alive(stream.runs(tmp_path / "runs")[0]), 10)
+    assert "no such job" in stream.command("cancel", "long").stderr
+
+
+def test_wide_results_and_rows_arrive_whole(stream, daemon, tmp_path):
+    stream.ask("wide", what="wide")
+    (wide,) = stream.wait_for("wide", process=daemon)
+    assert wide["result"] == {"numbers": list(range(300_000)), "text": '"' * 1_000}
+    assert max(map(len, stream.outputs("results"))) <= 900_000
+    for suffix, read in ((".parquet", pyarrow.parquet.read_table), (".csv", pyarrow.csv.read_csv)):
+        target = tmp_path / f"rows{suffix}"
+        done = stream.command("submit", "test", "--epsilon", "0.01", "--set", "what=rows", "--output", str(target))
+        assert done.returncode == 0, done.stderr
+        rows = read(target)
+        assert rows["age"].to_pylist() == list(range(100_000))
+        assert set(rows["ward"].to_pylist()) == {"ä,b"}
+
+
+def test_the_command_submits_waits_lists_and_shows(stream, daemon):
+    words = ["kmeans", "--epsilon", "0.2", "--set", "n_clusters=2", "--id", "mine", "--wait", "--json"]
+    done = stream.command("submit", *words)
+    assert done.returncode == 0, done.stderr
+    outcome = json.loads(done.stdout)
+    assert (outcome["id"], outcome["state"], outcome["job"]) == ("mine", "done", "kmeans")
+    assert len(outcome["result"]["cluster_centers"]) == 2
+    shown = stream.json("show", "mine")
+    assert shown["result"] == outcome["result"]
+    assert (shown["state"], shown["epsilon"], shown["time_point"]) == ("done", "1/5", outcome["time_point"])
+    refused = stream.command("submit", "test", "--epsilon", "0.4", "--wait")
+    assert refused.returncode == 1
+    assert "0.3 is left" in refused.stdout
+    listed = stream.command("list").stdout.splitlines()
+    assert [line.split()[1] for line in listed[1:]] == ["kmeans", "test"]
+    assert "refused" in listed[2]
+
+
+def test_a_flood_of_requests_is_worked_off_over_several_points(stream, daemon):
+    many = REQUESTS_AT_ONCE + 20
+    stream.request(*[b"rubbish"] * many)
+    stream.wait(lambda: len(stream.results()) == many, 30, daemon)
+    assert len({each["published_at"] for each in stream.results()}) >= 2
+
+
+def test_stopping_the_daemon_ends_the_workers_and_the_next_start_runs_them_again(tmp_path):
+    stream = JobStream(tmp_path)
+    process = stream.start()
+    stream.wait(lambda: stream.last_published() >= 1, 30, process)
+    stream.ask("long", seconds=4, runs=str(tmp_path / "runs"))
+    stream.wait(lambda: stream.runs(tmp_path / "runs"), 30, process)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(10) == 0, stream.log_text()
+    assert not stream.is_alive(stream.runs(tmp_path / "runs")[0])
+    assert stream.job("long").is_open
+    again = stream.start()
+    try:
+        (outcome,) = stream.wait_for("long", process=again)
+        assert outcome["state"] == "done"
+        assert len(stream.runs(tmp_path / "runs")) == 2
+    finally:
+        again.send_signal(signal.SIGTERM)
+        assert again.wait(30) == 0
+    stream.check()
+
+
+def test_after_the_horizon_jobs_spend_what_is_left_of_it(tmp_path):
+    stream = JobStream(tmp_path, guarantee="horizon = 5", strategy="dsft", parameters="releases = 2\nthreshold = 20")
+    stream.feed(200)
+    process = stream.start()
+    try:
+        stream.wait(lambda: stream.last_published() == 5, 30, process)
+        stream.ask("late", "0.3")
+        (late,) = stream.wait_for("late", process=process)
+        assert (late["state"], late["time_point"], late["published_at"]) == ("done", 5, 5)
+        counted = late["result"]["records"]
+        stream.feed(200)  # too late to count
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0, stream.log_text()
+        process = stream.start()
+        stream.ask("later", "0.2")
+        stream.ask("too late", "0.1")
+        stream.ask("last", "0.1")
+        later, last = stream.wait_for("later", "last", process=process)
+        assert (later["state"], later["result"]["records"]) == ("done", counted)
+        assert last["reason"] == "epsilon 0.1 does not fit: 0 is left; it never will"
+    finally:
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+    stream.check_ledger()
+    stream.check_outputs()
+
+
+def test_points_close_on_time_while_jobs_use_every_core(tmp_path):
+    """The worst delay of an epoch close with both cores busy on jobs is under one second."""
+    cores = os.cpu_count() or 1
+    stream = JobStream(tmp_path, length="500ms", jobs=f"workers = {cores}")
+    stream.feed(200)
+    process = stream.start()
+    try:
+        stream.wait(lambda: stream.last_published() >= 1, 30, process)
+        for number in range(cores):
+            stream.ask(f"spin{number}", what="spin", runs=str(tmp_path / f"{number}"))
+        stream.wait(lambda: all(stream.runs(tmp_path / f"{number}") for number in range(cores)), 60, process)
+        delays, seen = [], stream.last_published()
+        deadline = time.monotonic() + 10
+        while time.monotonic() < deadline:
+            stream.feed(20)
+            head = messages.decode(stream.outputs("head")[-1]).header
+            if head["time_point"] > seen:
+                seen = head["time_point"]
+                delays.append(time.time() - head["closed"] / 1_000)
+            time.sleep(0.01)
+    finally:
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+    assert len(delays) >= 10
+    assert max(delays) < 1, f"worst delay {max(delays):.3f} s, median {sorted(delays)[len(delays) // 2]:.3f} s"
+    stream.check()
+    assert Fraction(stream.job("spin0").epsilon) == Fraction(1, 100)

@@ -1,0 +1,142 @@
+"""The broker goes away under a daemon: killed, paused, or only the output's. It goes on, and nothing differs."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from kafka_broker.broker import Broker
+from kafka_broker.fixtures import UNTIDY
+from kafka_stream import KafkaStream
+
+from streamdp.journal import JournalReader
+
+pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(300), *UNTIDY]
+
+SHORT = "socket.timeout.ms = 2000\nsocket.connection.setup.timeout.ms = 3000\n"
+SHORT_OUTPUT = SHORT + "message.timeout.ms = 3000\n"
+
+
+def stream_on(directory: Path, server: str, **settings: object) -> KafkaStream:
+    stream = KafkaStream(directory, server=server, input_keys=SHORT, output_keys=SHORT_OUTPUT, **settings)
+    stream.feed(200)
+    stream.flush()
+    return stream
+
+
+def more_points(stream: KafkaStream, count: int, process: subprocess.Popen[bytes], seconds: float = 90) -> None:
+    goal = stream.last_published() + count
+    stream.feed(40)
+    stream.wait(lambda: stream.last_published() >= goal, seconds, process)
+
+
+def end(stream: KafkaStream, process: subprocess.Popen[bytes]) -> None:
+    """The daemon, told to stop, does so in good order; then checks everything."""
+    assert process.wait(40) == 0, stream.log_text()
+    stream.flush()
+    stream.run_until(points=2)
+    stream.check()
+    stream.close()
+
+
+def test_a_killed_broker(own_broker: Broker, tmp_path: Path) -> None:
+    stream = stream_on(tmp_path, own_broker.addresses.plain)
+    process = stream.start()
+    try:
+        for _ in range(2):
+            more_points(stream, 3, process)
+            own_broker.kill()
+            time.sleep(1)
+            assert process.poll() is None, stream.log_text()
+            own_broker.start()
+        more_points(stream, 3, process)
+    finally:
+        process.send_signal(signal.SIGTERM)
+    end(stream, process)
+
+
+def test_a_broker_that_pauses_for_longer_than_requests_may_take(own_broker: Broker, tmp_path: Path) -> None:
+    stream = stream_on(tmp_path, own_broker.addresses.plain)
+    process = stream.start()
+    try:
+        more_points(stream, 3, process)
+        own_broker.pause()
+        time.sleep(8)
+        assert process.poll() is None, stream.log_text()
+        own_broker.resume()
+        more_points(stream, 3, process)
+    finally:
+        own_broker.resume()
+        process.send_signal(signal.SIGTERM)
+    end(stream, process)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_a_broker_that_pauses_for_longer_than_a_transaction_may_last(own_broker: Broker, tmp_path: Path) -> None:
+    stream = stream_on(tmp_path, own_broker.addresses.plain)
+    process = stream.start()
+    try:
+        more_points(stream, 3, process)
+        own_broker.pause()
+        time.sleep(130)
+        assert process.poll() is None, stream.log_text()
+        own_broker.resume()
+        more_points(stream, 3, process, seconds=240)
+    finally:
+        own_broker.resume()
+        process.send_signal(signal.SIGTERM)
+    end(stream, process)
+
+
+def committed(stream: KafkaStream) -> int:
+    with JournalReader.open(stream.config.journal_path) as journal:
+        return journal.last_time_point
+
+
+def test_an_output_that_is_down_while_input_flows(broker, own_broker: Broker, tmp_path: Path) -> None:
+    stream = stream_on(tmp_path, broker.plain, output=own_broker.addresses.plain)
+    process = stream.start()
+    try:
+        more_points(stream, 3, process)
+        own_broker.kill()
+        down = committed(stream)
+        for _ in range(60):
+            stream.feed(20)
+            time.sleep(0.2)
+        assert process.poll() is None, stream.log_text()
+        with JournalReader.open(stream.config.journal_path) as journal:
+            points = journal.points(since=down)
+            owed = {stored.time_point for stored in journal.unpublished()}
+        # Points were closed with cuts of their own while nothing could be published.
+        assert len([point for point in points if point.cut is not None]) >= 40
+        assert len(owed) >= 40
+        own_broker.start()
+        more_points(stream, 45, process)
+        log = stream.log_text()
+        assert log.count("the output fails") == log.count("the output answers again") == 1
+    finally:
+        process.send_signal(signal.SIGTERM)
+    end(stream, process)
+
+
+def test_a_stop_while_the_output_is_down_leaves_what_is_owed_to_the_next_start(
+    broker, own_broker: Broker, tmp_path: Path
+) -> None:
+    stream = stream_on(tmp_path, broker.plain, output=own_broker.addresses.plain)
+    process = stream.start()
+    more_points(stream, 2, process)
+    own_broker.kill()
+    time.sleep(2)
+    process.send_signal(signal.SIGTERM)
+    begin = time.monotonic()
+    code = process.wait(40)
+    own_broker.start()
+    assert code == 0, stream.log_text()
+    assert time.monotonic() - begin < 40
+    stream.run_until(points=2)
+    stream.check()
+    stream.close()

@@ -1,0 +1,100 @@
+"""The thread that takes the cuts, with a clock of its own."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+from streamdp.daemon.schedule import Closed, Metronome, Schedule
+from streamdp.transport.base import TopicPartition, Unreachable
+
+pytestmark = pytest.mark.timeout(20)
+
+
+def test_all_missed_points_are_told_at_once():
+    """A few of them would leave the next missed point as the open one, and today's records too far ahead of it."""
+
+    def slow_now() -> int:
+        time.sleep(0.001)  # outside the lock: whoever asks meanwhile finds the thread between two points
+        return 10_050
+
+    metronome = Metronome(Schedule(length=100, first_open=0), 1, dict, now=slow_now)
+    metronome.start()
+    try:
+        assert metronome.closed(10) == [Closed(point, None) for point in range(1, 101)]
+    finally:
+        metronome.stop()
+
+
+def test_a_stopped_thread_is_not_waited_for():
+    now = [150]
+    metronome = Metronome(Schedule(length=100, first_open=100), 1, dict, now=lambda: now[0])
+    metronome.start()
+    metronome.stop()
+    now[0] = 10_000
+    assert metronome.closed() == []
+
+
+def test_the_last_point_of_a_horizon_is_not_waited_beyond():
+    now = [0]
+    metronome = Metronome(Schedule(length=100, first_open=0), 1, dict, last=2, now=lambda: now[0])
+    metronome.start()
+    now[0] = 1_000
+    found: list[Closed] = []
+    while len(found) < 2:
+        found += metronome.closed(5) or []
+    assert [point.time_point for point in found] == [1, 2]
+    assert metronome.closed() == []
+
+
+def test_a_cut_is_asked_for_again_while_the_input_does_not_answer():
+    answers = [Unreachable("gone"), Unreachable("gone"), {TopicPartition("t", 0): 7}]
+    now = [0]
+
+    def take_cut() -> dict[TopicPartition, int]:
+        answer = answers.pop(0)
+        if isinstance(answer, Unreachable):
+            raise answer
+        return answer
+
+    metronome = Metronome(Schedule(length=100, first_open=0), 1, take_cut, last=1, now=lambda: now[0])
+    metronome.start()
+    now[0] = 120
+    found: list[Closed] = []
+    while not found:
+        found += metronome.closed(5) or []
+    assert found == [Closed(1, {TopicPartition("t", 0): 7})]
+
+
+def test_a_point_whose_cut_came_too_late_is_missed():
+    now = [0]
+
+    def take_cut() -> dict[TopicPartition, int]:
+        now[0] = 230
+        return {TopicPartition("t", 0): 7}
+
+    metronome = Metronome(Schedule(length=100, first_open=0), 1, take_cut, last=1, now=lambda: now[0])
+    metronome.start()
+    now[0] = 120
+    found: list[Closed] = []
+    while not found:
+        found += metronome.closed(5) or []
+    assert found == [Closed(1, None)]
+
+
+def test_nobody_waits_long_for_a_cut_that_is_being_taken():
+    now, answered = [0], threading.Event()
+
+    def take_cut() -> dict[TopicPartition, int]:
+        answered.wait(10)
+        return {}
+
+    metronome = Metronome(Schedule(length=100, first_open=0), 1, take_cut, last=1, now=lambda: now[0])
+    metronome.start()
+    now[0] = 120
+    while metronome.closed(0.05) is not None:
+        time.sleep(0.01)
+    answered.set()
+    assert metronome.closed(10) == [Closed(1, {})]

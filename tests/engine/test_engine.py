@@ -1,0 +1,172 @@
+"""The engine is a state machine: these tests feed events and look at the actions."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from streamdp import messages
+from streamdp.domain import Attribute, Domain, View
+from streamdp.engine import (
+    Charge,
+    Checkpoint,
+    CountsLoaded,
+    CountsMoved,
+    Engine,
+    Plan,
+    PointClosed,
+    Publish,
+    SaveState,
+    StoreRelease,
+    Topics,
+)
+from streamdp.privacy import InsecureSeededSource, Ledger
+from streamdp.strategies import make_strategy
+
+DOMAIN = Domain([Attribute.categorical("ward", ["north", "south", "east", "west"])])
+TOPICS = Topics.of("clinic")
+
+
+def make_engine(kind: str = "baseline", parameters: dict | None = None, names=("wards",), **engine) -> Engine:
+    guarantee = {"window": 4} if "horizon" not in engine else {"horizon": engine["horizon"]}
+    ledger = Ledger.w_event(1, 4) if "window" in guarantee else Ledger.finite_horizon(1, guarantee["horizon"])
+    share = Fraction(1, len(names))
+    plans = []
+    for place, name in enumerate(names):
+        ledger.reserve(name, share, kind)
+        strategy = make_strategy(
+            kind,
+            epsilon=share,
+            cells=4,
+            parameters=parameters or {},
+            source=InsecureSeededSource(place),
+            **guarantee,
+        )
+        plans.append(Plan(View(name, DOMAIN, ["ward"]), kind, strategy, "laplace"))
+    return Engine(stream="clinic", journal_id="0123456789abcdef", plans=plans, budget=ledger, topics=TOPICS, **engine)
+
+
+def close(engine: Engine, time_point: int, missed: bool = False) -> list:
+    return engine.handle(PointClosed(time_point, 1_000 * (time_point - 1), 1_000 * time_point, missed))
+
+
+def published(actions: list, topic: str) -> list[messages.Decoded]:
+    return [messages.decode(a.value) for a in actions if isinstance(a, Publish) and a.topic == topic]
+
+
+def test_counts_move_without_causing_anything():
+    engine = make_engine()
+    moved = CountsMoved("wards", np.array([0, 2]), np.array([5, 7]))
+    assert engine.handle(moved) == []
+
+
+def test_a_release_charges_stores_saves_and_publishes_in_that_order():
+    engine = make_engine()
+    engine.handle(CountsMoved("wards", np.array([0, 2]), np.array([5000, 7000])))
+    actions = close(engine, 1)
+    assert [type(action) for action in actions] == [Charge, SaveState, StoreRelease, Publish, Publish, Publish]
+    assert actions[0] == Charge(1, "wards", Fraction(1, 4), "release")
+    assert [action.topic for action in actions[3:]] == [TOPICS.releases, TOPICS.latest, TOPICS.head]
+    release = published(actions, TOPICS.releases)[0]
+    assert release.kind == "release"
+    np.testing.assert_array_equal(release.counts, actions[2].counts)
+    # Noise of scale 4: within 200 of the truth but with probability exp(-50).
+    assert np.abs(release.counts - [5000, 0, 7000, 0]).max() < 200
+
+
+def test_the_release_says_how_it_was_made():
+    engine = make_engine()
+    header = published(close(engine, 1), TOPICS.releases)[0].header
+    assert header["stream"] == "clinic"
+    assert (header["time_point"], header["opened"], header["closed"]) == (1, 0, 1000)
+    assert header["release_id"] == "0123456789ab.wards.1"
+    assert header["epsilon"] == "1/4"
+    assert header["charges"] == [["1/4", "release"]]
+    assert header["epsilon_left"] == "3/4"
+    assert header["noise_scale"] == "4/1" or header["noise_scale"] == "4"
+    assert header["domain"] == DOMAIN.fingerprint
+    assert View.from_description(header["view"]).shape == (4,)
+    assert "any 4 consecutive" in header["guarantee"]
+
+
+def test_a_repeat_points_at_the_last_release_and_costs_nothing():
+    engine = make_engine("fixed", {"interval": 3})
+    close(engine, 1)
+    actions = close(engine, 2)
+    assert not [action for action in actions if isinstance(action, Charge | StoreRelease)]
+    header = published(actions, TOPICS.releases)[0].header
+    assert (header["kind"], header["release_id"], header["charges"]) == ("repeat", "0123456789ab.wards.1", [])
+    assert not published(actions, TOPICS.latest)
+
+
+def test_every_point_has_one_message_for_each_histogram_and_one_head():
+    engine = make_engine("fixed", {"interval": 3}, names=("one", "two"))
+    for time_point in range(1, 10):
+        actions = close(engine, time_point)
+        names = [message.header["histogram"] for message in published(actions, TOPICS.releases)]
+        assert names == ["one", "two"]
+        head = published(actions, TOPICS.head)
+        assert [message.header["time_point"] for message in head] == [time_point]
+        assert head[0].header["journal_id"] == "0123456789abcdef"
+
+
+def test_a_missed_point_is_repeated_without_a_look_at_the_data():
+    engine = make_engine()
+    close(engine, 1)
+    actions = close(engine, 2, missed=True)
+    assert not [action for action in actions if isinstance(action, StoreRelease)]
+    header = published(actions, TOPICS.releases)[0].header
+    assert (header["kind"], header["reason"]) == ("repeat", "missed")
+
+
+def test_points_that_were_written_off_are_repeated_until_the_budget_is_back():
+    engine = make_engine(last_point=5, resumes_at=8)
+    kinds = [published(close(engine, point), TOPICS.releases)[0].header for point in (6, 7, 8)]
+    assert [(header["kind"], header["reason"]) for header in kinds] == [
+        ("repeat", "written off"),
+        ("repeat", "written off"),
+        ("release", "scheduled"),
+    ]
+
+
+def test_after_the_horizon_it_says_ended_and_nothing_more():
+    engine = make_engine(horizon=2)
+    close(engine, 1)
+    assert not engine.ended
+    last = close(engine, 2)
+    assert [message.kind for message in published(last, TOPICS.releases)] == ["release", "ended"]
+    assert published(last, TOPICS.head)[0].header["ended"] is True
+    assert engine.ended
+    assert close(engine, 3) == []
+
+
+def test_time_points_close_in_order():
+    engine = make_engine()
+    close(engine, 1)
+    with pytest.raises(ValueError, match="does not follow"):
+        close(engine, 3)
+    with pytest.raises(ValueError, match="does not follow"):
+        close(engine, 1)
+
+
+def test_a_checkpoint_comes_every_so_often_and_last():
+    engine = make_engine(checkpoint_every=2)
+    assert not any(isinstance(action, Checkpoint) for action in close(engine, 1))
+    assert close(engine, 2)[-1] == Checkpoint(2)
+
+
+def test_loaded_counts_replace_moved_ones():
+    engine = make_engine()
+    engine.handle(CountsMoved("wards", np.array([1]), np.array([90_000])))
+    engine.handle(CountsLoaded("wards", np.array([0, 0, 0, 30_000])))
+    release = published(close(engine, 1), TOPICS.releases)[0]
+    assert np.abs(release.counts - [0, 0, 0, 30_000]).max() < 200
+
+
+def test_a_cell_that_occurs_twice_in_one_event_is_counted_twice():
+    engine = make_engine()
+    engine.handle(CountsMoved("wards", np.array([1, 1]), np.array([10_000, 10_000])))
+    release = published(close(engine, 1), TOPICS.releases)[0]
+    assert abs(int(release.counts[1]) - 20_000) < 200

@@ -1,0 +1,43 @@
+"""How the tests open a journal, and points to commit to it."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from streamdp.journal import Journal, PointCommit, Release
+from streamdp.privacy.ledger import Charge
+from streamdp.privacy.terms import Terms
+from streamdp.transport.base import Message, TopicPartition
+
+SETTINGS: dict[str, Any] = {
+    "stream": "visits",
+    "input_identity": "cluster-1/records",
+    "domain_fingerprint": "ab" * 32,
+    "terms": Terms.w_event(1, 10),
+}
+
+
+def open_journal(path: Path, **changed: Any) -> Journal:
+    return Journal.create_or_open(path, **{**SETTINGS, **changed})
+
+
+def fresh_point(time_point: int, cells: int = 4, epsilon: Fraction = Fraction(1, 20), **changed: Any) -> PointCommit:
+    """A point at which the histogram "ages" releases counts that follow from the time point."""
+    settings: dict[str, Any] = {
+        "time_point": time_point,
+        "opened_ts": 1000 * time_point,
+        "closed_ts": 1000 * time_point + 999,
+        "cut": {TopicPartition("records", 0): 10 * time_point, TopicPartition("records", 1): 20 * time_point},
+        "charges": (Charge(time_point, "ages", epsilon, "release", counted=False),),
+        "engine_state": {"ages": {"time_point": time_point, "rho": 17}},
+        "releases": (Release(f"r{time_point}", "ages", np.arange(cells) * time_point - 2),),
+        "messages": (
+            Message("visits.releases", f"release {time_point}".encode(), b"ages", headers=(("kind", b"release"),)),
+            Message("visits.head", f"head {time_point}".encode(), b"head", timestamp=time_point, partition=0),
+        ),
+    }
+    return PointCommit(**{**settings, **changed})

@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+import os
+import sqlite3
+from pathlib import Path
+
+import pytest
+from journal_samples import fresh_point, open_journal
+
+from streamdp.journal import Journal, JournalError, JournalReader, backup, verify
+
+
+def test_a_backup_beside_a_running_writer_opens_as_a_journal(path: Path, journal: Journal, tmp_path: Path) -> None:
+    journal.commit_point(fresh_point(1))
+    target = tmp_path / "copies" / "monday"
+    target.parent.mkdir()
+    mask = os.umask(0)
+    try:
+        backup(path, target)
+    finally:
+        os.umask(mask)
+    assert [file.name for file in target.parent.iterdir()] == ["monday"]
+    assert target.stat().st_mode & 0o777 == 0o600
+    journal.commit_point(fresh_point(2))
+    assert verify(target) == []
+    with open_journal(target) as copy:
+        assert copy.identity == journal.identity
+        last = copy.last_point()
+        assert last is not None
+        assert last.time_point == 1
+        assert not copy.knows(fresh_point(2).messages[0])  # how a daemon notices that the copy is stale
+
+
+def test_a_backup_never_overwrites(path: Path, journal: Journal, tmp_path: Path) -> None:
+    target = tmp_path / "taken"
+    target.write_text("precious")
+    for taken in (target, path):
+        with pytest.raises(JournalError, match="never overwrites"):
+            backup(path, taken)
+    assert target.read_text() == "precious"
+
+
+def test_a_backup_that_fails_leaves_nothing(path: Path, journal: Journal, tmp_path: Path) -> None:
+    with pytest.raises(JournalError):
+        backup(path, tmp_path / "missing" / "monday")
+    with pytest.raises(JournalError, match="no journal"):
+        backup(tmp_path / "nothing", tmp_path / "monday")
+    assert not (tmp_path / "monday").exists()
+
+
+SPOILED = {
+    "does not match its hash": "UPDATE messages SET value = x'00' WHERE sequence = 1",
+    "records of 'ages' pass": "UPDATE charges SET epsilon = '3/4' WHERE time_point = 2",
+    "time point 2 is missing": "DELETE FROM points WHERE time_point = 2",
+    "has no entry": "DELETE FROM charges WHERE time_point = 2",
+    "lie beyond": "UPDATE charges SET time_point = 4 WHERE time_point = 3",
+    "are damaged": "UPDATE releases SET counts = x'00' WHERE time_point = 3",
+    "last release of 'ages'": "UPDATE releases SET cells = cells + 1 WHERE time_point = 3",
+}
+
+
+@pytest.mark.parametrize("problem", SPOILED)
+def test_verify_finds(path: Path, journal: Journal, problem: str) -> None:
+    for time_point in (1, 2, 3):
+        journal.commit_point(fresh_point(time_point))
+    journal.close()
+    assert verify(path) == []
+    spoiler = sqlite3.connect(path)
+    with spoiler:
+        assert spoiler.execute(SPOILED[problem]).rowcount > 0
+    spoiler.close()
+    assert any(problem in found for found in verify(path))
+
+
+def test_verify_finds_open_files_and_damaged_pages(path: Path, journal: Journal) -> None:
+    for time_point in range(1, 40):
+        journal.commit_point(fresh_point(time_point))
+    journal.close()
+    path.chmod(0o640)
+    assert verify(path) == [f"{path.name} is open to others; chmod 600 it"]
+    path.chmod(0o600)
+    with path.open("r+b") as file:
+        file.seek(4096 * 3)
+        file.write(b"\xff" * 4096)
+    assert any("damaged pages" in found for found in verify(path))
+
+
+def test_reading_after_the_writer_is_gone(path: Path, journal: Journal) -> None:
+    journal.commit_point(fresh_point(1))
+    journal.close()
+    with JournalReader.open(path) as reader:
+        assert reader.read_ledger().spent(1, "ages") > 0
+        assert reader.terms == journal.ledger.terms
+    with pytest.raises(JournalError, match="there is no journal"):
+        JournalReader.open(path.with_name("other"))

@@ -1,0 +1,115 @@
+import json
+
+import numpy as np
+import pytest
+from strategy_settings import SETTINGS, arguments, walk
+
+from streamdp.errors import StreamdpError
+from streamdp.privacy.noise import InsecureSeededSource
+from streamdp.strategies import Decision, StreamStrategy, make_strategy, restore_strategy
+
+PRINTED = {
+    f"{kind}-printed": (
+        kind,
+        {
+            **({"window": 6} if kind == "dsat_w" else {"horizon": 20}),
+            "parameters": {
+                "releases": 3,
+                "threshold_fraction": "1/5",
+                "expected_users": 300,
+                "calibration": "published",
+            },
+        },
+    )
+    for kind in ("dsft", "dsat", "dsat_w")
+}
+ALL = SETTINGS | PRINTED
+
+
+@pytest.fixture(autouse=True)
+def _with_printed_forms(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, setting in PRINTED.items():
+        monkeypatch.setitem(SETTINGS, name, setting)
+
+
+def advance(strategy: StreamStrategy, point: int, counts: np.ndarray) -> Decision:
+    return strategy.skip() if point in (4, 5, 13) else strategy.step(counts)
+
+
+def same(one: Decision, other: Decision) -> bool:
+    scalars = ("time_point", "fresh", "epsilon", "threshold", "scale", "reason", "charges")
+    return all(getattr(one, name) == getattr(other, name) for name in scalars) and np.array_equal(
+        one.counts, other.counts
+    )
+
+
+@pytest.mark.parametrize("name", sorted(ALL))
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_strategy_restored_at_every_point_goes_on_as_if_nothing_happened(name: str, seed: int) -> None:
+    series = walk(seed, 20)
+    straight = make_strategy(**arguments(name), source=InsecureSeededSource(seed))
+    expected = [advance(straight, point, counts) for point, counts in enumerate(series, start=1)]
+
+    source = InsecureSeededSource(seed)
+    strategy = make_strategy(**arguments(name), source=source)
+    for point, counts in enumerate(series, start=1):
+        text = json.dumps(strategy.state(), allow_nan=False)
+        strategy = restore_strategy(**arguments(name), state=json.loads(text), last=strategy.last, source=source)
+        assert json.dumps(strategy.state()) == text
+        assert same(advance(strategy, point, counts), expected[point - 1])
+
+
+def test_the_runs_above_released_and_repeated() -> None:
+    for name in ALL:
+        strategy = make_strategy(**arguments(name), source=InsecureSeededSource(1))
+        reasons = {advance(strategy, i, counts).reason for i, counts in enumerate(walk(1, 20), start=1)}
+        assert "skipped" in reasons
+        if name.startswith(("ds", "b")) and not name.startswith("baseline"):
+            assert len(reasons) >= 3, name
+
+
+@pytest.mark.parametrize("name", sorted(ALL))
+def test_the_state_is_small_and_does_not_hold_the_released_counts(name: str) -> None:
+    strategy = make_strategy(**(arguments(name) | {"cells": 30_000}), source=InsecureSeededSource(1))
+    strategy.step(np.full(30_000, 3, dtype=np.int64))
+    assert len(json.dumps(strategy.state())) < 2_000
+
+
+def test_another_configuration_does_not_take_the_state_over() -> None:
+    strategy = make_strategy(**arguments("dsft"), source=InsecureSeededSource(1))
+    strategy.step(walk(1, 1)[0])
+    with pytest.raises(StreamdpError, match="configured otherwise"):
+        restore_strategy(**(arguments("dsft") | {"epsilon": 2}), state=strategy.state(), last=strategy.last)
+    with pytest.raises(StreamdpError, match="no state of a dsat strategy"):
+        restore_strategy(**arguments("dsat"), state=strategy.state(), last=strategy.last)
+    with pytest.raises(StreamdpError, match="last released counts"):
+        restore_strategy(**arguments("dsft"), state=strategy.state(), last=None)
+
+
+def test_released_counts_cannot_be_changed_afterwards() -> None:
+    strategy = make_strategy(**arguments("baseline"), source=InsecureSeededSource(1))
+    counts = strategy.step(walk(1, 1)[0]).counts
+    assert counts is not None
+    with pytest.raises(ValueError, match="read-only"):
+        counts[0] = 0
+
+
+def test_the_horizon_ends() -> None:
+    strategy = make_strategy(**(arguments("baseline") | {"horizon": 2}), source=InsecureSeededSource(1))
+    series = walk(1, 3)
+    strategy.step(series[0])
+    assert not strategy.ended
+    strategy.skip()
+    assert strategy.ended
+    with pytest.raises(StreamdpError, match="over"):
+        strategy.step(series[2])
+    with pytest.raises(StreamdpError, match="over"):
+        strategy.skip()
+
+
+def test_counts_of_the_wrong_kind_are_refused_before_time_moves() -> None:
+    strategy = make_strategy(**arguments("baseline"), source=InsecureSeededSource(1))
+    for wrong in (np.zeros(5, dtype=np.int64), np.zeros(6), np.zeros((2, 3), dtype=np.int64)):
+        with pytest.raises(ValueError, match="flat array of integers"):
+            strategy.step(wrong)
+    assert strategy.time_point == 0
