@@ -15,6 +15,9 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import zip_longest
 from pathlib import Path
+from typing import ClassVar
+
+import pytest
 
 from streamdp import messages
 from streamdp.config import StreamConfig, load
@@ -80,6 +83,9 @@ keep_points = 100000
 class Stream:
     """A stream in a directory of its own, with a feeder that knows what it fed. See also KafkaStream."""
 
+    made: ClassVar[list[Stream]] = []
+    """What `streams_end` closes."""
+
     directory: Path
     length: str = "100ms"
     guarantee: str = "window = 20"
@@ -91,8 +97,11 @@ class Stream:
     fed: int = 0
     name: str = "clinic"
     topic: str = "visits"
+    program: ClassVar[list[str]] = ["-m", "streamdp"]
 
     def __post_init__(self) -> None:
+        self.made.append(self)
+        self.daemons: list[subprocess.Popen[bytes]] = []
         self.path = self.directory / "clinic.toml"
         text = CONFIG.format(
             name=self.name,
@@ -158,23 +167,35 @@ class Stream:
         if kill_at is not None:
             variables["STREAMDP_TEST_KILL"] = kill_at
         with (self.directory / "daemon.log").open("ab") as log:
-            return subprocess.Popen(
-                [sys.executable, "-m", "streamdp", "run", str(self.path)],
-                stdout=subprocess.DEVNULL,
-                stderr=log,
-                env=variables,
-            )
+            command = [sys.executable, *self.program, "run", str(self.path)]
+            self.daemons.append(subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=log, env=variables))
+        return self.daemons[-1]
+
+    def close(self) -> None:
+        """Ends what a test left running."""
+        for daemon in self.daemons:
+            if daemon.poll() is None:
+                daemon.kill()
+                daemon.wait()
 
     def run_until(self, points: int, seconds: float = 60) -> None:
-        """A daemon that lives until the output holds so many more points, then stops in good order."""
+        """A daemon that lives until the output holds so many more points, then stops in good order.
+
+        It publishes what an earlier one owes before it runs, and a signal that comes then only ends it.
+        """
+        starts = self.starts()
         goal = self.last_published() + points
         process = self.start()
         try:
-            self.wait(lambda: self.last_published() >= goal, seconds, process)
+            self.wait(lambda: self.starts() > starts and self.last_published() >= goal, seconds, process)
         finally:
             process.send_signal(signal.SIGTERM)
             code = process.wait(30)
         assert code == 0, self.log_text()
+
+    def starts(self) -> int:
+        """How many daemons have come to run so far."""
+        return self.log_text().count('"running"')
 
     def wait(self, condition, seconds: float, process: subprocess.Popen[bytes] | None = None) -> None:
         deadline = time.monotonic() + seconds
@@ -309,3 +330,12 @@ class Stream:
                 yield from zip(batch.offsets.tolist(), batch.keys, batch.values, strict=True)
         reader.close()
         source.close()
+
+
+@pytest.fixture(autouse=True)
+def streams_end() -> Iterator[None]:
+    """Whatever becomes of a test, its daemons and its clients end with it: else they fail the tests that follow."""
+    before = len(Stream.made)
+    yield
+    while len(Stream.made) > before:
+        Stream.made.pop().close()

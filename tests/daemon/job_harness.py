@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from collections import Counter
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
+from typing import ClassVar
 
 from harness import Stream
 
@@ -27,20 +27,12 @@ LAUNCHER = Path(__file__).with_name("job_launcher.py")
 class JobStream(Stream):
     guarantee: str = "window = 10000"
     jobs: str = 'time_limit = "60s"\nworkers = 2'
+    program: ClassVar[list[str]] = [str(LAUNCHER)]
 
     def __post_init__(self) -> None:
         super().__post_init__()
         text = self.path.read_text().replace('share = "0.5"', 'share = "0.25"')
         self.path.write_text(f"{text}\n[jobs]\n{self.jobs}\n")
-
-    def start(self, kill_at: str | None = None, **environment: str) -> subprocess.Popen[bytes]:
-        variables = {**os.environ, **environment}
-        variables.pop("STREAMDP_TEST_KILL", None)
-        if kill_at is not None:
-            variables["STREAMDP_TEST_KILL"] = kill_at
-        with (self.directory / "daemon.log").open("ab") as log:
-            command = [sys.executable, str(LAUNCHER), "run", str(self.path)]
-            return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=log, env=variables)
 
     def command(self, verb: str, *words: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, str(LAUNCHER), "job", verb, str(self.path), *words]

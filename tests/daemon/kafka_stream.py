@@ -77,6 +77,10 @@ class KafkaStream(Stream):
             self._producer.flush(60)
 
     def close(self) -> None:
+        super().close()
+        self.close_clients()
+
+    def close_clients(self) -> None:
         if self._producer is not None:
             self._producer.close(5)
         for consumer in self._consumers.values():

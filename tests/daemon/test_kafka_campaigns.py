@@ -81,7 +81,6 @@ def test_dead_letters_for_an_output_that_is_paused_do_not_fill_the_memory(broker
     stream.run_until(points=2)
     stream.check_outputs()
     stream.check_ledger()
-    stream.close()
 
 
 @pytest.mark.long
@@ -123,7 +122,6 @@ def test_broker_and_daemon_killed_again_and_again(own_broker: Broker, tmp_path) 
     stream.run_until(points=3)
     assert_prefix(before, stream.outputs())
     stream.check()
-    stream.close()
 
 
 CHUNK = 200_000
@@ -178,4 +176,3 @@ def test_full_speed_for_ten_minutes(own_broker: Broker, tmp_path) -> None:
     stream.run_until(points=1)
     stream.check_outputs()
     stream.check_ledger()
-    stream.close()

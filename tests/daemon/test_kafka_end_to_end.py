@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -42,10 +41,9 @@ producer.close()
 
 
 @pytest.fixture
-def stream(broker, tmp_path) -> Iterator[KafkaStream]:
+def stream(broker, tmp_path) -> KafkaStream:
     stream = KafkaStream(tmp_path, server=broker.plain)
-    yield stream
-    stream.close()
+    return stream
 
 
 def stop(stream: KafkaStream, process: subprocess.Popen[bytes]) -> None:
@@ -190,7 +188,6 @@ def test_malformed_messages_in_bulk_change_nothing_but_the_dead_letters(broker, 
         for age in range(10):
             wanted = sum(1 for w, a in expected.values() if (w, a // 10) == (WARDS[ward], age))
             assert counted[ward, age] == wanted
-    stream.close()
 
 
 def population(stream: KafkaStream) -> np.ndarray:
@@ -310,7 +307,6 @@ def test_a_topic_becomes_a_trace_and_a_trace_a_topic(stream, broker, tmp_path):
             found += [(r.key, r.value, r.timestamp) for each in consumer.poll(500).values() for r in each]
         consumer.close()
         totals.append(sorted(found))
-    second.close()
     assert len(totals[0]) == 300
     assert totals[0] == totals[1] == totals[2]
 

@@ -39,7 +39,6 @@ def end(stream: KafkaStream, process: subprocess.Popen[bytes]) -> None:
     stream.flush()
     stream.run_until(points=2)
     stream.check()
-    stream.close()
 
 
 def test_a_killed_broker(own_broker: Broker, tmp_path: Path) -> None:
@@ -139,4 +138,3 @@ def test_a_stop_while_the_output_is_down_leaves_what_is_owed_to_the_next_start(
     assert time.monotonic() - begin < 40
     stream.run_until(points=2)
     stream.check()
-    stream.close()

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,12 +19,11 @@ pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(200), *UN
 
 
 @pytest.fixture
-def stream(broker, tmp_path) -> Iterator[KafkaStream]:
+def stream(broker, tmp_path) -> KafkaStream:
     stream = KafkaStream(tmp_path, server=broker.plain, guarantee="window = 3000")
     stream.feed(200)
     stream.flush()
-    yield stream
-    stream.close()
+    return stream
 
 
 def running(stream: KafkaStream) -> subprocess.Popen[bytes]:
@@ -74,7 +72,6 @@ def test_another_journal_on_some_of_the_same_topics_is_refused(stream, broker, t
     path = shadow(stream, f'"{other.topic}", "{stream.topic}"')
     stream.run_until(points=2)
     second = run(path)
-    other.close()
     assert second.returncode == 1
     assert f"{stream.topic}' belongs to another journal" in second.stderr
 
@@ -169,7 +166,7 @@ def test_new_partitions_are_read_while_running(stream, broker):
     admin = KafkaAdminClient(bootstrap_servers=broker.plain)
     admin.create_partitions({stream.topic: 4})
     admin.close()
-    stream.close()  # Its producer knows two partitions; the next one will know four.
+    stream.close_clients()  # Its producer knows two partitions; the next one will know four.
     stream.partitions = 4
     time.sleep(1)
     stream.feed(200)
