@@ -178,7 +178,7 @@ class Stream:
                 daemon.kill()
                 daemon.wait()
 
-    def run_until(self, points: int, seconds: float = 60) -> None:
+    def run_until(self, points: int, seconds: float = 120) -> None:
         """A daemon that lives until the output holds so many more points, then stops in good order.
 
         It publishes what an earlier one owes before it runs, and a signal that comes then only ends it.
@@ -190,7 +190,7 @@ class Stream:
             self.wait(lambda: self.starts() > starts and self.last_published() >= goal, seconds, process)
         finally:
             process.send_signal(signal.SIGTERM)
-            code = process.wait(30)
+            code = process.wait(90)
         assert code == 0, self.log_text()
 
     def starts(self) -> int:

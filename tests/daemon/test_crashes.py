@@ -18,7 +18,7 @@ def kill_at(stream: Stream, step: str) -> None:
     """A daemon that kills itself at the step, while records keep coming."""
     starts = stream.starts()
     process = stream.start(kill_at=step)
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     stopped = False
     while process.poll() is None:
         assert time.monotonic() < deadline, f"never reached {step}:\n{stream.log_text()}"
@@ -38,7 +38,7 @@ def kill_after(stream: Stream, seconds: float) -> None:
         stream.feed(20)
         time.sleep(0.05)
     process.kill()
-    assert process.wait(30) == -signal.SIGKILL, stream.log_text()
+    assert process.wait(90) == -signal.SIGKILL, stream.log_text()
 
 
 def assert_prefix(before: list[bytes], after: list[bytes]) -> None:

@@ -24,7 +24,7 @@ def finish(stream: JobStream, jobs: list[str]) -> None:
         stream.wait_for(*jobs, process=process)
     finally:
         process.send_signal(signal.SIGTERM)
-        assert process.wait(30) == 0, stream.log_text()
+        assert process.wait(90) == 0, stream.log_text()
 
 
 def die_at(stream: JobStream, step: str) -> None:
@@ -120,7 +120,7 @@ def test_an_old_copy_of_the_journal_is_refused_for_a_result_it_does_not_know(tmp
     finish(stream, ["a"])
     stream.config.journal_path.write_bytes(copy)
     process = stream.start()
-    assert process.wait(30) == 1
+    assert process.wait(90) == 1
     assert "holds a result that this journal never stored" in stream.log_text()
     command = [sys.executable, "-m", "streamdp", "journal", "write-off", str(stream.path), "--yes"]
     subprocess.run(command, check=True, capture_output=True)
@@ -128,7 +128,7 @@ def test_an_old_copy_of_the_journal_is_refused_for_a_result_it_does_not_know(tmp
     process = stream.start()
     stream.wait(lambda: len(stream.results()) == 2, 30, process)
     process.send_signal(signal.SIGTERM)
-    assert process.wait(30) == 0
+    assert process.wait(90) == 0
     assert stream.results()[1]["reason"].startswith("epsilon 0.01 does not fit: 0 is left")
 
 

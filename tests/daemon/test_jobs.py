@@ -39,7 +39,7 @@ def daemon(stream):
     finally:
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)
-        assert process.wait(30) == 0, stream.log_text()
+        assert process.wait(90) == 0, stream.log_text()
     stream.check()
 
 
@@ -113,7 +113,7 @@ def test_a_job_that_hangs_past_its_time_has_failed(tmp_path):
         assert not stream.is_alive(stream.runs(tmp_path / "runs")[0])
     finally:
         process.send_signal(signal.SIGTERM)
-        assert process.wait(30) == 0
+        assert process.wait(90) == 0
     stream.check()
 
 
@@ -185,7 +185,7 @@ def test_stopping_the_daemon_ends_the_workers_and_the_next_start_runs_them_again
         assert len(stream.runs(tmp_path / "runs")) == 2
     finally:
         again.send_signal(signal.SIGTERM)
-        assert again.wait(30) == 0
+        assert again.wait(90) == 0
     stream.check()
 
 
@@ -201,7 +201,7 @@ def test_after_the_horizon_jobs_spend_what_is_left_of_it(tmp_path):
         counted = late["result"]["records"]
         stream.feed(200)  # too late to count
         process.send_signal(signal.SIGTERM)
-        assert process.wait(30) == 0, stream.log_text()
+        assert process.wait(90) == 0, stream.log_text()
         process = stream.start()
         stream.ask("later", "0.2")
         stream.ask("too late", "0.1")
@@ -211,7 +211,7 @@ def test_after_the_horizon_jobs_spend_what_is_left_of_it(tmp_path):
         assert last["reason"] == "epsilon 0.1 does not fit: 0 is left; it never will"
     finally:
         process.send_signal(signal.SIGTERM)
-        assert process.wait(30) == 0
+        assert process.wait(90) == 0
     stream.check_ledger()
     stream.check_outputs()
 
@@ -226,7 +226,7 @@ def test_points_close_on_time_while_jobs_use_every_core(tmp_path):
         stream.wait(lambda: stream.last_published() >= 1, 30, process)
         for number in range(cores):
             stream.ask(f"spin{number}", what="spin", runs=str(tmp_path / f"{number}"))
-        stream.wait(lambda: all(stream.runs(tmp_path / f"{number}") for number in range(cores)), 60, process)
+        stream.wait(lambda: all(stream.runs(tmp_path / f"{number}") for number in range(cores)), 120, process)
         delays, seen = [], stream.last_published()
         deadline = time.monotonic() + 10
         while time.monotonic() < deadline:
@@ -238,7 +238,7 @@ def test_points_close_on_time_while_jobs_use_every_core(tmp_path):
             time.sleep(0.01)
     finally:
         process.send_signal(signal.SIGTERM)
-        assert process.wait(30) == 0
+        assert process.wait(90) == 0
     assert len(delays) >= 10
     assert max(delays) < 1, f"worst delay {max(delays):.3f} s, median {sorted(delays)[len(delays) // 2]:.3f} s"
     stream.check()

@@ -48,17 +48,17 @@ def stream(broker, tmp_path) -> KafkaStream:
 
 def stop(stream: KafkaStream, process: subprocess.Popen[bytes]) -> None:
     process.send_signal(signal.SIGTERM)
-    assert process.wait(40) == 0, stream.log_text()
+    assert process.wait(90) == 0, stream.log_text()
 
 
 def published(stream: KafkaStream, process: subprocess.Popen[bytes], points: int) -> None:
     goal = stream.last_published() + points
-    stream.wait(lambda: stream.last_published() >= goal, 60, process)
+    stream.wait(lambda: stream.last_published() >= goal, 120, process)
 
 
 def test_producer_daemon_and_subscriber(stream, broker):
     daemon = stream.start()
-    stream.wait(lambda: "running" in stream.log_text(), 60, daemon)
+    stream.wait(lambda: "running" in stream.log_text(), 120, daemon)
     follow = [sys.executable, "-m", "streamdp", "subscribe", str(stream.path), "--follow", "--from-beginning", "--json"]
     with subprocess.Popen(follow, stdout=subprocess.PIPE, text=True) as subscriber:
         subprocess.run([sys.executable, "-W", "ignore", "-c", PRODUCER, broker.plain, stream.topic, "400"], check=True)
@@ -261,7 +261,7 @@ def test_a_release_of_a_million_cells_passes_a_broker_with_default_limits(stream
     producer.flush()
     producer.close()
     daemon = stream.start()
-    stream.wait(lambda: stream.outputs("latest"), 60, daemon)
+    stream.wait(lambda: stream.outputs("latest"), 120, daemon)
     stop(stream, daemon)
     with JournalReader.open(stream.config.journal_path) as journal:
         stored = journal.last_release("grid")
@@ -282,7 +282,7 @@ def test_a_release_of_a_million_cells_passes_a_broker_with_default_limits(stream
 
 def command(*words: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "streamdp", *map(str, words)], capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-m", "streamdp", *map(str, words)], capture_output=True, text=True, timeout=120, check=True
     )
 
 

@@ -37,7 +37,7 @@ def test_jobs_over_kafka_survive_kills_of_the_daemon(broker, tmp_path):
         assert stream.json("show", "job-0")["result"] == {"made": 100_000}
     finally:
         process.send_signal(signal.SIGTERM)
-        assert process.wait(30) == 0, stream.log_text()
+        assert process.wait(90) == 0, stream.log_text()
     for number in range(3):
         parts = stream.outputs(f"rows.job-{number}")
         assert len(parts) == stream.result(f"job-{number}")["rows"]["parts"]

@@ -35,7 +35,7 @@ def more_points(stream: KafkaStream, count: int, process: subprocess.Popen[bytes
 
 def end(stream: KafkaStream, process: subprocess.Popen[bytes]) -> None:
     """The daemon, told to stop, does so in good order; then checks everything."""
-    assert process.wait(40) == 0, stream.log_text()
+    assert process.wait(90) == 0, stream.log_text()
     stream.flush()
     stream.run_until(points=2)
     stream.check()
@@ -132,7 +132,7 @@ def test_a_stop_while_the_output_is_down_leaves_what_is_owed_to_the_next_start(
     time.sleep(2)
     process.send_signal(signal.SIGTERM)
     begin = time.monotonic()
-    code = process.wait(40)
+    code = process.wait(90)
     own_broker.start()
     assert code == 0, stream.log_text()
     assert time.monotonic() - begin < 40

@@ -30,13 +30,13 @@ def running(stream: KafkaStream) -> subprocess.Popen[bytes]:
     """A daemon that has published something since."""
     goal = stream.last_published() + 2
     process = stream.start()
-    stream.wait(lambda: stream.last_published() >= goal, 60, process)
+    stream.wait(lambda: stream.last_published() >= goal, 120, process)
     return process
 
 
 def told_to_stop(process: subprocess.Popen[bytes]) -> int:
     process.send_signal(signal.SIGTERM)
-    return process.wait(40)
+    return process.wait(90)
 
 
 def shadow(stream: KafkaStream, topics: str) -> Path:
@@ -50,7 +50,7 @@ def shadow(stream: KafkaStream, topics: str) -> Path:
 
 def run(path: Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "streamdp", "run", str(path)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 
 
 def test_another_journal_on_the_same_input_is_refused_and_the_first_daemon_goes_on(stream):
@@ -88,7 +88,7 @@ def test_a_daemon_on_a_copy_of_the_journal_fences_the_first(stream, tmp_path):
     second = subprocess.Popen(
         [sys.executable, "-m", "streamdp", "run", str(copy / "clinic.toml")], stderr=subprocess.PIPE
     )
-    stream.wait(lambda: stream.last_published() >= before + 2, 60, second)
+    stream.wait(lambda: stream.last_published() >= before + 2, 120, second)
     first.send_signal(signal.SIGCONT)
     assert first.wait(60) == 1, stream.log_text()
     assert "taken over this identity" in stream.log_text()

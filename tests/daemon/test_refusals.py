@@ -38,7 +38,7 @@ def streamdp(stream: Stream, *words: str) -> subprocess.CompletedProcess[str]:
     """The command, with the configuration in its place: after a verb, or after `journal` and its verb."""
     verbs = 2 if words[0] == "journal" else 1
     command = [sys.executable, "-m", "streamdp", *words[:verbs], str(stream.path), *words[verbs:]]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 
 
 def journal_files(stream: Stream):
@@ -67,7 +67,7 @@ def test_two_daemons_at_once(stream):
     said = refused(stream)
     assert f"is written by process {first.pid}" in said
     first.send_signal(signal.SIGTERM)
-    assert first.wait(30) == 0
+    assert first.wait(90) == 0
     stream.check()
 
 
@@ -87,7 +87,7 @@ def test_a_second_daemon_with_a_journal_of_its_own_is_shut_out_of_the_input(stre
         assert run_shadow(other).returncode == 1
     finally:
         first.send_signal(signal.SIGTERM)
-        assert first.wait(30) == 0
+        assert first.wait(90) == 0
     # And also when the first one is not running: the input remembers whose it is.
     shadow = run_shadow(other)
     assert shadow.returncode == 1
@@ -296,7 +296,7 @@ def test_a_release_waits_for_its_public_offset_and_survives_a_stop(tmp_path):
     process = stream.start()
     stream.wait(lambda: stream.log_text().count("time point closed") > lines, 30, process)
     process.kill()
-    process.wait(30)
+    process.wait(90)
     assert stream.outputs() == []
     # Once its moment has come, it leaves as it was stored.
     stream.path.write_text(stream.path.read_text().replace('publish_after = "1h"', 'publish_after = "0s"'))
