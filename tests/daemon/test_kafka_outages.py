@@ -132,9 +132,9 @@ def test_a_stop_while_the_output_is_down_leaves_what_is_owed_to_the_next_start(
     time.sleep(2)
     process.send_signal(signal.SIGTERM)
     begin = time.monotonic()
-    code = process.wait(90)
+    code, took = process.wait(90), time.monotonic() - begin
     own_broker.start()
     assert code == 0, stream.log_text()
-    assert time.monotonic() - begin < 40
+    assert took < 60
     stream.run_until(points=2)
     stream.check()
