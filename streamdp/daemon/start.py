@@ -307,6 +307,9 @@ def recover(
         return pipeline, reader, schedule
     schedule = Schedule(opening.length, opening.first_open)
     position = opening.start if checkpoint is None else _cut_of(checkpoint.cut)
+    since = schedule.first_open if checkpoint is None else schedule.closes(checkpoint.time_point)
+    if not accept_gap:
+        _require_deletes(source, config.input.topics, since)
     reader = source.reader(positions_from(source, config.input.topics, position, accept_gap))
     done = 0 if checkpoint is None else checkpoint.time_point
     if checkpoint is None:
@@ -326,6 +329,17 @@ def _first_opening(config: StreamConfig, source: Transport) -> Opening:
     begin = source.begin_offsets(config.input.topics) if config.input.start == "earliest" else end
     latest = now_ms() + config.time.length_ms + config.time.skew_ms
     return Opening(first_open=0, length=config.time.length_ms, start=begin, backlog=end, latest_ts=latest)
+
+
+def _require_deletes(source: Transport, topics: list[str], since: int) -> None:
+    """Refuses when compaction may have dropped deletes that came after `since`, where recovery reads on."""
+    kept = source.deletes_kept_ms(topics)
+    if kept is not None and now_ms() - since > kept:
+        raise StreamdpError(
+            f"an input topic is compacted and keeps deletes for {kept / 3_600_000:g} hours, and the last checkpoint is "
+            "older: users who were deleted since then might be counted for ever. Start with --accept-gap if none was "
+            "deleted by a null value; set delete.retention.ms longer than the daemon may ever be down"
+        )
 
 
 def positions_from(source: Transport, topics: list[str], cut: Mapping[TopicPartition, int], accept_gap: bool) -> Cut:

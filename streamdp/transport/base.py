@@ -144,6 +144,10 @@ class Transport(Protocol):
         """The offset after the last committed record: where a cut is taken, and where reading the end stops."""
         ...
 
+    def deletes_kept_ms(self, topics: Iterable[str]) -> int | None:
+        """How long a null value can be read at least before compaction may drop it; None where none ever is."""
+        ...
+
     def ensure_topics(self, specs: Iterable[TopicSpec]) -> None:
         """Create what is missing; refuse a topic that exists with other partitions or another cleanup policy."""
         ...

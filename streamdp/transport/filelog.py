@@ -107,6 +107,9 @@ class FileLog:
     def partitions(self, topic: str) -> list[int]:
         return list(range(self.describe(topic).spec.partitions))
 
+    def deletes_kept_ms(self, topics: Iterable[str]) -> int | None:
+        return None  # Compaction keeps null values here.
+
     def ensure_topics(self, specs: Iterable[TopicSpec]) -> None:
         with self._topics_locked(), _failures_named(self.root):
             for spec in specs:

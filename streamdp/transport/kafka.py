@@ -85,6 +85,11 @@ class KafkaTransport:
         """Where a reader of committed records comes to now: before the first transaction that is still open."""
         return self._offsets(topics, OffsetSpec.LATEST)
 
+    def deletes_kept_ms(self, topics: Iterable[str]) -> int | None:
+        policies = self._policies(topics, ["cleanup.policy", "delete.retention.ms"])
+        compacted = [policy for policy in policies.values() if "compact" in policy["cleanup.policy"]]
+        return min((int(policy["delete.retention.ms"]) for policy in compacted), default=None)
+
     def ensure_topics(self, specs: Iterable[TopicSpec]) -> None:
         for spec in specs:
             try:
@@ -143,15 +148,19 @@ class KafkaTransport:
 
     def _check(self, spec: TopicSpec) -> None:
         partitions = len(self._describe([spec.name])[spec.name]["partitions"])
-        resource = ConfigResource(ConfigResourceType.TOPIC, spec.name, ["cleanup.policy"])
-        found = self._ask(lambda: self._admin.describe_configs([resource], config_filter="all"))
-        cleanup = found["topic"][spec.name]["cleanup.policy"]["value"]
+        cleanup = self._policies([spec.name], ["cleanup.policy"])[spec.name]["cleanup.policy"]
         for what, is_so, needed in (("partitions", partitions, spec.partitions), ("cleanup", cleanup, spec.cleanup)):
             if is_so != needed:
                 raise TransportError(
                     f"topic '{spec.name}' exists with {what} = {is_so}, but {needed} is needed: choose another topic "
                     "or move this one away"
                 )
+
+    def _policies(self, topics: Iterable[str], names: list[str]) -> dict[str, dict[str, str]]:
+        """The named settings of each topic."""
+        resources = [ConfigResource(ConfigResourceType.TOPIC, topic, names) for topic in topics]
+        found = self._ask(lambda: self._admin.describe_configs(resources, config_filter="all"))["topic"]
+        return {topic: {name: found[topic][name]["value"] for name in names} for topic in found}
 
     def _create(self, spec: TopicSpec) -> None:
         policies: dict[str, str] = {"cleanup.policy": spec.cleanup}

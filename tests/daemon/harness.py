@@ -161,13 +161,15 @@ class Stream:
 
     # Running
 
-    def start(self, kill_at: str | None = None, **environment: str) -> subprocess.Popen[bytes]:
+    def start(
+        self, kill_at: str | None = None, options: tuple[str, ...] = (), **environment: str
+    ) -> subprocess.Popen[bytes]:
         variables = {**os.environ, **environment}
         variables.pop("STREAMDP_TEST_KILL", None)
         if kill_at is not None:
             variables["STREAMDP_TEST_KILL"] = kill_at
         with (self.directory / "daemon.log").open("ab") as log:
-            command = [sys.executable, *self.program, "run", str(self.path)]
+            command = [sys.executable, *self.program, "run", str(self.path), *options]
             self.daemons.append(subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=log, env=variables))
         return self.daemons[-1]
 

@@ -13,7 +13,7 @@ import pytest
 from kafka_broker.broker import PASSWORD, USER
 from kafka_broker.fixtures import UNTIDY
 from kafka_stream import KafkaStream
-from test_refusals import copy_journal, journal_files, refused, restore_journal, streamdp
+from test_refusals import copy_journal, goes_on_with_a_gap, journal_files, refused, restore_journal, streamdp
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(200), *UNTIDY]
 
@@ -157,6 +157,33 @@ def test_a_topic_made_anew_ends_the_daemon_and_is_refused_afterwards(stream):
     before = stream.outputs()
     assert "belongs to the input" in refused(stream)
     assert stream.outputs() == before
+
+
+def test_input_that_retention_deleted(stream, broker):
+    from kafka import KafkaAdminClient, TopicPartition
+
+    stream.run_until(points=4)
+    for path in stream.config.checkpoint_path.iterdir():
+        path.unlink()
+    admin = KafkaAdminClient(bootstrap_servers=broker.plain)
+    admin.delete_records({TopicPartition(stream.topic, 0): 5})
+    admin.close()
+    said = refused(stream)
+    assert "no longer holds what recovery needs" in said
+    assert "--accept-gap" in said
+    goes_on_with_a_gap(stream)
+
+
+def test_deletes_that_compaction_may_have_dropped(broker, tmp_path):
+    compacted = {"cleanup.policy": "compact", "delete.retention.ms": "1"}
+    stream = KafkaStream(tmp_path, server=broker.plain, topic_configs=compacted)
+    stream.feed(200)
+    stream.flush()
+    stream.run_until(points=4)
+    said = refused(stream)
+    assert "is compacted" in said
+    assert "--accept-gap" in said
+    goes_on_with_a_gap(stream)
 
 
 def test_new_partitions_are_read_while_running(stream, broker):

@@ -226,6 +226,15 @@ def test_topics_get_their_policies(broker: Addresses, transport: KafkaTransport,
     assert transport.partitions(f"{topic}.b") == [0, 1]
 
 
+def test_how_long_a_compacted_topic_keeps_deletes(broker: Addresses, transport: KafkaTransport, topic: str) -> None:
+    assert transport.deletes_kept_ms([topic]) is None
+    with closing(kafka.KafkaAdminClient(bootstrap_servers=broker.plain)) as admin:
+        for name, policy, kept in (("a", "compact", "7000"), ("b", "compact,delete", "5000"), ("c", "delete", "1000")):
+            configs = {"cleanup.policy": policy, "delete.retention.ms": kept}
+            admin.create_topics({f"{topic}-{name}": {"num_partitions": 1, "configs": configs}}, wait_for_metadata=True)
+    assert transport.deletes_kept_ms([f"{topic}-{name}" for name in "abc"]) == 5000
+
+
 def test_nothing_creates_a_topic_by_asking(transport: KafkaTransport, topic: str) -> None:
     absent = f"{topic}.absent"
     with closing(transport.writer(topic)) as writer, pytest.raises(UnknownTopic, match=absent):
