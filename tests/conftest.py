@@ -10,7 +10,6 @@ from kafka_broker.fixtures import (
     pytest_terminal_summary,
     pytest_unconfigure,
     secured_broker,
-    untidy_client,
 )
 
 # A job of the background is started deaf to SIGINT, and so would be every process that a test starts and interrupts.
@@ -25,5 +24,4 @@ __all__ = [
     "pytest_terminal_summary",
     "pytest_unconfigure",
     "secured_broker",
-    "untidy_client",
 ]

@@ -8,8 +8,8 @@ transactional producer: opening one fences every older one of the same identity,
 from __future__ import annotations
 
 import contextlib
-import gc
 import logging
+import socket
 import threading
 import time
 import uuid
@@ -21,6 +21,8 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, codec, errors
 from kafka import TopicPartition as ClientPartition
 from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.net.compat import KafkaNetClient
+from kafka.net.inet import KafkaNetSocket
+from kafka.net.transport import KafkaSSLTransport
 from kafka.protocol.consumer import IsolationLevel, OffsetSpec
 
 from streamdp.errors import ConfigurationError
@@ -53,6 +55,30 @@ OLDEST_BROKER = (2, 8)
 # What the client has to say reaches the caller as an error. Its log repeats every attempt to reconnect, and keys and
 # values at level DEBUG.
 logging.getLogger("kafka").setLevel(logging.CRITICAL)
+
+
+# kafka-python 3.0 leaves the socket open when a connection or a TLS handshake fails, one for each attempt while a
+# broker is away.
+_connect_socket, _handshake = KafkaNetSocket.sock_connect, KafkaSSLTransport.handshake
+
+
+async def _connect_or_close(self: KafkaNetSocket, net: Any, sock: socket.socket, *rest: Any, **more: Any) -> Any:
+    try:
+        return await _connect_socket(self, net, sock, *rest, **more)
+    except BaseException:
+        sock.close()
+        raise
+
+
+async def _handshake_or_close(self: KafkaSSLTransport) -> None:
+    try:
+        await _handshake(self)
+    except BaseException:
+        self.abort()
+        raise
+
+
+KafkaNetSocket.sock_connect, KafkaSSLTransport.handshake = _connect_or_close, _handshake_or_close
 
 
 class KafkaTransport:
@@ -543,8 +569,6 @@ def _translated(settings: KafkaSettings, since: float | None = None) -> Iterator
                 raise Unreachable("a publication took longer than its transaction may last") from error
             raise Fenced("another writer has taken over this identity: is a second daemon running?") from error
         if isinstance(error, errors.RetriableError) or "TimedOut" in str(error):
-            # The client leaves the sockets of failed connections to a collection that may be long in coming.
-            gc.collect()
             raise Unreachable(_unreachable(settings)) from error
         raise TransportError(f"Kafka at {settings.servers} failed: {error.__class__.__name__}") from error
 

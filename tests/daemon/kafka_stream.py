@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import gc
-import time
 import uuid
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -13,15 +10,8 @@ from harness import Stream
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from kafka import TopicPartition as ClientPartition
 
+from streamdp.transport import kafka as _kafka  # noqa: F401 - it mends a leak of the client's
 from streamdp.transport.base import Message, TopicPartition
-
-
-def _collect() -> None:
-    """The client leaves the sockets of failed connections to the garbage collector, and its threads end a bit later."""
-    time.sleep(0.3)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)
-        gc.collect()
 
 
 @dataclass
@@ -86,7 +76,6 @@ class KafkaStream(Stream):
         for consumer in self._consumers.values():
             consumer.close()
         self._producer, self._consumers, self._seen = None, {}, {}
-        _collect()
 
     def outputs(self, topic: str = "releases") -> list[bytes]:
         """What a plain consumer that reads committed has seen so far."""

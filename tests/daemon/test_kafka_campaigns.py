@@ -15,14 +15,13 @@ import pytest
 from kafka import KafkaConsumer, KafkaProducer
 from kafka import TopicPartition as ClientPartition
 from kafka_broker.broker import Broker
-from kafka_broker.fixtures import UNTIDY
 from kafka_stream import KafkaStream
 from test_crashes import assert_prefix
 from test_kafka_outages import SHORT, SHORT_OUTPUT
 
 from streamdp.journal import JournalReader
 
-pytestmark = [pytest.mark.kafka, pytest.mark.slow, *UNTIDY]
+pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
 SOAK_SECONDS = float(os.environ.get("STREAMDP_SOAK_SECONDS", "600"))
 

@@ -16,7 +16,6 @@ import pytest
 from harness import WARDS
 from kafka import KafkaConsumer, KafkaProducer
 from kafka import TopicPartition as ClientPartition
-from kafka_broker.fixtures import UNTIDY
 from kafka_stream import KafkaStream
 
 from streamdp import messages
@@ -24,7 +23,7 @@ from streamdp.client import latest, subscribe
 from streamdp.daemon.wiring import open_output
 from streamdp.journal import JournalReader
 
-pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(200), *UNTIDY]
+pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(200)]
 
 PRODUCER = """
 import json, sys, time

@@ -9,12 +9,11 @@ from pathlib import Path
 
 import pytest
 from kafka_broker.broker import Broker
-from kafka_broker.fixtures import UNTIDY
 from kafka_stream import KafkaStream
 
 from streamdp.journal import JournalReader
 
-pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(300), *UNTIDY]
+pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(300)]
 
 SHORT = "socket.timeout.ms = 2000\nsocket.connection.setup.timeout.ms = 3000\n"
 SHORT_OUTPUT = SHORT + "message.timeout.ms = 3000\n"

@@ -11,11 +11,10 @@ from pathlib import Path
 
 import pytest
 from kafka_broker.broker import PASSWORD, USER
-from kafka_broker.fixtures import UNTIDY
 from kafka_stream import KafkaStream
 from test_refusals import copy_journal, goes_on_with_a_gap, journal_files, refused, restore_journal, streamdp
 
-pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(200), *UNTIDY]
+pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(200)]
 
 
 @pytest.fixture

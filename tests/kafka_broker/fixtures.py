@@ -7,11 +7,9 @@ shared one; what that cannot give (TLS, SASL, killing it) is then skipped.
 
 from __future__ import annotations
 
-import gc
 import os
 import tempfile
 import uuid
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -69,24 +67,6 @@ def own_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     broker.start()
     yield broker
     broker.kill()
-
-
-@pytest.fixture
-def untidy_client() -> Iterator[None]:
-    """For tests in which connections fail: kafka-python leaves the sockets of those to the garbage collector.
-
-    Such a test also needs `UNTIDY` among its marks, for what is collected while it runs.
-    """
-    yield
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)
-        gc.collect()
-
-
-UNTIDY = [
-    pytest.mark.usefixtures("untidy_client"),
-    pytest.mark.filterwarnings("ignore:unclosed <s:ResourceWarning"),
-]
 
 
 def pytest_configure(config: pytest.Config) -> None:

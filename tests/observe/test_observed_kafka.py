@@ -8,13 +8,12 @@ from pathlib import Path
 
 import pytest
 from kafka_broker.broker import Broker
-from kafka_broker.fixtures import UNTIDY
 from observed import OBSERVE, Observed, get, samples, until
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "daemon"))
 from kafka_stream import KafkaStream
 
-pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(300), *UNTIDY]
+pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(300)]
 
 SHORT = "socket.timeout.ms = 2000\nsocket.connection.setup.timeout.ms = 3000\n"
 

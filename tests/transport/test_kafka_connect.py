@@ -10,13 +10,12 @@ from contextlib import closing
 import pytest
 from contract import drain, values
 from kafka_broker.broker import PASSWORD, USER, Addresses
-from kafka_broker.fixtures import UNTIDY
 
 from streamdp.transport.base import Message, TopicPartition, TopicSpec, TransportError
 from streamdp.transport.kafka import KafkaTransport
 from streamdp.transport.kafka_keys import client_settings
 
-pytestmark = [pytest.mark.kafka, *UNTIDY]
+pytestmark = [pytest.mark.kafka]
 
 
 def connect(address: str | None, **keys: object) -> KafkaTransport:

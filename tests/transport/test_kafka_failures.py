@@ -11,13 +11,12 @@ from contextlib import closing
 import pytest
 from contract import drain, values
 from kafka_broker.broker import Broker
-from kafka_broker.fixtures import UNTIDY
 
 from streamdp.transport.base import Message, TopicPartition, TopicSpec, TransportError
 from streamdp.transport.kafka import KafkaTransport
 from streamdp.transport.kafka_keys import client_settings
 
-pytestmark = [pytest.mark.kafka, pytest.mark.slow, *UNTIDY]
+pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
 
 @pytest.fixture
