@@ -75,7 +75,7 @@ class TestWhatIsRight:
         config = parse(MINIMAL)
         assert (config.epsilon, config.window, config.horizon, config.records_per_user) == (1, 10, None, 1)
         assert config.time.length_ms == 60_000
-        assert (config.time.origin_ms, config.time.publish_after_ms, config.time.skew_ms) == (0, 0, 5_000)
+        assert (config.time.origin_ms, config.time.publish_after_ms, config.time.skew_ms) == (0, 15_000, 5_000)
         assert (config.time.clock, config.time.expire_after, config.time.tombstones) == ("wall", None, 1_000)
         assert (config.input.user_field, config.input.record_id, config.input.start) == (None, None, "earliest")
         assert config.output_topics == ("s.releases", "s.latest", "s.head", "s.results", "s.jobs")
