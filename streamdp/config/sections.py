@@ -35,7 +35,7 @@ class Time(Section):
     """Where time points are counted from, with a time zone (`2026-01-01T00:00:00Z`)."""
     publish_after: Duration | None = None
     """How long after a point closes its release leaves, so that the time of release tells nothing: more than it takes
-    to read, decide and store. When left out, a quarter of `length`, at most 30 seconds. `0`: as soon as it is stored."""
+    to read, decide and store. When left out, a quarter of `length`, at most 30 seconds. `0`: as soon as stored."""
     skew: Duration = Field(default="5s", validate_default=True)
     """Public: a record whose timestamp is later than the close of the current point plus this is a dead letter."""
     expire_after: int | None = Field(default=None, ge=1)
