@@ -100,7 +100,15 @@ def protection(plan: StreamPlan) -> Iterator[str]:
         f"A user is a {who}, with at most {_count(config.records_per_user, 'record')} at a time. A person under k keys"
         " gets k times the epsilon. Changing a record is two steps, so up to twice. Deleting refunds nothing."
     )
-    if plan.guaranteed and not config.time.publish_after_ms:
+    if not plan.guaranteed:
+        return
+    wait = config.time.publish_after_ms
+    if wait:
+        yield (
+            f"A release leaves {duration_words(wait)} after its point closes, whatever there was to read. When reading"
+            " took longer it leaves late, and how late is outside the guarantee: give publish_after more than it takes."
+        )
+    else:
         yield (
             "The moment a release leaves is outside the guarantee: with publish_after = 0 it leaves when it is ready,"
             " which depends on how much there was to read. Give publish_after more than that takes, and the moment"

@@ -12,6 +12,8 @@ from streamdp.config.section import Section
 from streamdp.config.values import Duration, Name, PositiveDuration, PositiveExact, Share, Topic
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+# Records are read as they come, so what is left to do at a close does not grow with the length of a point.
+LONGEST_DEFAULT_WAIT_MS = 30_000
 
 
 class Stream(Section):
@@ -31,8 +33,9 @@ class Time(Section):
     create output, so there is **no guarantee**: for replay only."""
     origin: AwareDatetime = EPOCH
     """Where time points are counted from, with a time zone (`2026-01-01T00:00:00Z`)."""
-    publish_after: Duration = Field(default="0s", validate_default=True)
-    """How long after a point closes its release leaves, so that the time of release tells nothing."""
+    publish_after: Duration | None = None
+    """How long after a point closes its release leaves, so that the time of release tells nothing: more than it takes
+    to read, decide and store. When left out, a quarter of `length`, at most 30 seconds. `0`: as soon as stored."""
     skew: Duration = Field(default="5s", validate_default=True)
     """Public: a record whose timestamp is later than the close of the current point plus this is a dead letter."""
     expire_after: int | None = Field(default=None, ge=1)
@@ -60,7 +63,8 @@ class Time(Section):
 
     @property
     def publish_after_ms(self) -> int:
-        return self.publish_after
+        """When a release leaves, the default resolved."""
+        return min(self.length // 4, LONGEST_DEFAULT_WAIT_MS) if self.publish_after is None else self.publish_after
 
     @property
     def skew_ms(self) -> int:

@@ -129,9 +129,14 @@ class Daemon:
         self._metronome.stop()
         limit = now_ms() + 1_000 * STOP_SECONDS
         self._turn(0)
-        while (self._closed or self._due or not self._held.publisher.is_idle) and now_ms() < limit:
+        while self._is_work_left(limit) and now_ms() < limit:
             self._turn(POLL_SECONDS)
         self._publish_due()  # Marks what went out last.
+
+    def _is_work_left(self, limit: int) -> bool:
+        """Whether a stop should wait: not for a release that is due after it would have given up."""
+        is_due = bool(self._due) and self._due[0][0] <= limit
+        return bool(self._closed) or is_due or not self._held.publisher.is_idle
 
     def _turn(self, wait: float) -> None:
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 from streamdp.histograms.base import Counts, Noisy, Statement
-from streamdp.privacy.noise import NoiseSource, discrete_laplace
+from streamdp.privacy.noise import NoiseSource, discrete_laplace, saturated
 
 
 class Laplace:
@@ -36,4 +36,4 @@ class Laplace:
         scale = sensitivity / epsilon
         noisy = discrete_laplace(scale, counts.size, source)
         noisy += counts
-        return Noisy(noisy, scale)
+        return Noisy(saturated(noisy), scale)

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from streamdp.histograms.base import Counts, Noisy, Statement
 from streamdp.histograms.post import integer_sums
-from streamdp.privacy.noise import NoiseSource, discrete_laplace
+from streamdp.privacy.noise import NoiseSource, discrete_laplace, saturated
 
 Floats = npt.NDArray[np.float64]
 
@@ -64,7 +64,7 @@ class Merged:
 
 
 def _noisy_parts(counts: Counts, scale: Fraction, source: NoiseSource | None, doubt: float = 0.0) -> Floats:
-    noisy = (counts + discrete_laplace(scale, counts.shape, source)).astype(np.float64)
+    noisy = saturated(counts + discrete_laplace(scale, counts.shape, source)).astype(np.float64)
     return merge(noisy, 2 * float(scale) ** 2, doubt)
 
 

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from streamdp.histograms.base import Counts, Noisy, Statement
 from streamdp.histograms.post import integer_sums
-from streamdp.privacy.noise import NoiseSource, discrete_laplace
+from streamdp.privacy.noise import NoiseSource, discrete_laplace, saturated
 from streamdp.privacy.selection import permute_and_flip
 
 STRUCTURE_SHARE = Fraction(1, 2)
@@ -61,7 +61,7 @@ class Php:
                     starts.append(start + split)
             open_parts = halves
         edges = np.sort(np.array(starts))
-        sums = np.add.reduceat(counts, edges) + discrete_laplace(scale, edges.size, source)
+        sums = saturated(np.add.reduceat(counts, edges) + discrete_laplace(scale, edges.size, source))
         lengths = np.diff(np.append(edges, counts.size))
         return Noisy(integer_sums(np.repeat(sums / lengths, lengths)), scale if edges.size == counts.size else None)
 
@@ -82,7 +82,8 @@ def _split(counts: Counts, epsilon: Fraction, sensitivity: int, scale: Fraction,
     splits = size * np.arange(1, number + 1) // (number + 1)
     # The first row leaves the interval whole: nothing is to the right of its cut.
     cuts = np.append(size, splits)
-    costs = _deviations(values, cuts) + int(SCORE_LATTICE * scale) * np.append(1, np.full(number, 2))
+    noise = min(int(SCORE_LATTICE * scale), 2**60)
+    costs = _deviations(values, cuts) + noise * np.append(1, np.full(number, 2))
     chosen = permute_and_flip(-costs, epsilon, 2 * sensitivity * SCORE_LATTICE + 2, source=source)
     return int(splits[chosen - 1]) if chosen else 0
 

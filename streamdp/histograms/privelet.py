@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from streamdp.histograms.base import Counts, Noisy, Statement
 from streamdp.histograms.post import integer_sums
-from streamdp.privacy.noise import NoiseSource, discrete_laplace
+from streamdp.privacy.noise import NoiseSource, discrete_laplace, saturated
 
 Floats = npt.NDArray[np.float64]
 
@@ -47,7 +47,7 @@ class Privelet:
             coefficients = forward(coefficients, axis)
             sensitivity *= 1 + _height(shape[axis])
         scale = sensitivity / epsilon
-        noisy = coefficients + discrete_laplace(scale, coefficients.shape, source)
+        noisy = saturated(coefficients + discrete_laplace(scale, coefficients.shape, source))
         if not axes:
             return Noisy(noisy.reshape(-1), scale)
         values: Floats = noisy.astype(np.float64)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from streamdp.errors import ConfigurationError
 from streamdp.privacy.exact import as_fraction
-from streamdp.privacy.noise import NoiseSource, discrete_laplace
+from streamdp.privacy.noise import NoiseSource, discrete_laplace, saturated
 
 
 class ParameterError(ConfigurationError, ValueError):
@@ -62,7 +62,7 @@ class Meter:
 
     def noisy(self, exact: npt.NDArray[np.int64], sensitivity: int, epsilon: Fraction) -> npt.NDArray[np.int64]:
         self.spend(epsilon)
-        return exact + discrete_laplace(sensitivity / epsilon, exact.shape, self.source)
+        return saturated(exact + discrete_laplace(sensitivity / epsilon, exact.shape, self.source))
 
     def spend(self, epsilon: Fraction) -> None:
         """Before any other mechanism of that cost, such as a selection, looks at the data."""

@@ -24,8 +24,12 @@ Size = int | tuple[int, ...]
 
 # Beyond this an int64 is no longer sure to hold a sample: at the limit, |x| reaches 2**63 with probability exp(-1024).
 LARGEST_SCALE = 2**53
+# What `saturated` keeps of sums that were noised with a larger scale; a few thousand of them still add up in an int64.
+_LARGEST_SUM = 2**50
 # A chunk's random words, comparisons and sums stay in the processor's cache.
 _CHUNK_LANES = 1 << 15
+# Of samples beyond 64 bits each has a thousand trials and more.
+_WIDE_LANES = 1 << 10
 _FIRST_DIGITS = 8
 _NEXT_DIGITS = 64
 
@@ -76,17 +80,31 @@ def discrete_laplace(scale: Rational, size: Size, source: NoiseSource | None = N
     For `k = t 2^K + sum of k_i 2^i`, `q^k = (q^(2^K))^t * product of (q^(2^i))^(k_i)` has one factor for each low bit
     and one for t, so these are independent: `P(k_i = 1) = 1 / (1 + exp(2^i / scale))`, and t is geometric in `q^(2^K)`.
 
-    No candidate is rejected, so the work hardly depends on the values drawn. Samples are modulo 2**64: at the largest
-    scale one in exp(1024) wraps, and a wrapped sum of count and noise is still a function of the exact sum.
+    No candidate is rejected, so the work hardly depends on the values drawn. Samples are modulo 2**64: at a scale of
+    2**53 one in exp(1024) wraps, and a wrapped sum of count and noise is still a function of the exact sum. At larger
+    scales the samples are Python integers of any length, in an array of objects; `saturated` makes int64 of sums.
     """
-    sampler = _laplace_sampler(_scale_of(scale))
+    exact_scale = _scale_of(scale)
+    sampler = _laplace_sampler(exact_scale)
     source = _SYSTEM if source is None else source
+    if exact_scale > LARGEST_SCALE:
+        return _wide_laplace(sampler, size, source)
     noise = np.empty(size, dtype=np.int64)
     flat = noise.reshape(-1)
     for start in range(0, flat.size, _CHUNK_LANES):
         chunk = flat[start : start + _CHUNK_LANES]
         sampler.fill(chunk, source)
     return noise
+
+
+def saturated(noisy: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Sums of integers and `discrete_laplace`, brought back to int64 where its samples were longer.
+
+    It is applied to what is already noisy, so it costs nothing; the noise alone must never be cut.
+    """
+    if noisy.dtype == np.int64:
+        return noisy
+    return np.clip(noisy, -_LARGEST_SUM, _LARGEST_SUM).astype(np.int64)
 
 
 def bernoulli_exp(exponent: Rational, size: Size, source: NoiseSource | None = None) -> npt.NDArray[np.bool_]:
@@ -215,6 +233,20 @@ class _LaplaceSampler:
         signs = np.frombuffer(source.random_bytes(-(-chunk.size // 8)), dtype=np.uint8)
         np.negative(chunk, out=chunk, where=np.unpackbits(signs, count=chunk.size).view(np.bool_))
 
+    def integers(self, lanes: int, source: NoiseSource) -> list[int]:
+        """The samples that `fill` would draw from the same bytes, of any length."""
+        outcomes = self._trials.draw(lanes, source)
+        low = np.packbits(outcomes[: self._low_bits], axis=0, bitorder="little")
+        values = [int.from_bytes(lane.tobytes(), "little") for lane in low.T]
+        tails = np.flatnonzero(outcomes[self._low_bits])
+        while tails.size:
+            for lane in tails.tolist():
+                values[lane] += 1 << self._low_bits
+            tails = tails[_exponential_trials(self._tail.exponent).draw(tails.size, source)[0]]
+        signs = np.unpackbits(np.frombuffer(source.random_bytes(-(-lanes // 8)), dtype=np.uint8), count=lanes)
+        drawn = zip(values, outcomes[-1].tolist(), signs.tolist(), strict=True)
+        return [(-1 - value if sign else 1 + value) if nonzero else 0 for value, nonzero, sign in drawn]
+
     def _sum_low_bits(self, chunk: npt.NDArray[np.int64], outcomes: npt.NDArray[np.bool_]) -> None:
         """Eight bits at a time are put together in bytes, which is far cheaper than in 64-bit words."""
         rows = outcomes.view(np.uint8)
@@ -226,6 +258,16 @@ class _LaplaceSampler:
                 byte |= rows[bit]
             chunk <<= 8
             chunk |= byte
+
+
+def _wide_laplace(sampler: _LaplaceSampler, size: Size, source: NoiseSource) -> npt.NDArray[np.int64]:
+    """Typed as its callers see it: arrays of objects add up and compare like those of int64."""
+    noise = np.empty(size, dtype=object)
+    flat = noise.reshape(-1)
+    for start in range(0, flat.size, _WIDE_LANES):
+        lanes = min(_WIDE_LANES, flat.size - start)
+        flat[start : start + lanes] = sampler.integers(lanes, source)
+    return noise
 
 
 @lru_cache(maxsize=256)
@@ -251,6 +293,4 @@ def _scale_of(scale: Rational) -> Fraction:
     value = _rational(scale, "scale")
     if value <= 0:
         raise ValueError("scale must be positive: noise of scale zero protects nobody")
-    if value > LARGEST_SCALE:
-        raise OverflowError("scale must be at most 2**53, so that every sample fits an int64")
     return value

@@ -93,6 +93,8 @@ class TraceFile:
 class Sink(Protocol):
     def write(self, data: bytes, /) -> object: ...
 
+    def flush(self) -> None: ...
+
     def close(self) -> None: ...
 
 
@@ -107,24 +109,29 @@ def create(path: Path) -> Sink:
         raise ConfigurationError(f"cannot write {path}: {error.strerror}") from None
     file = os.fdopen(descriptor, "wb")
     if path.suffix == ".gz":
-        return _Compressed(file, zlib.compressobj(_GZIP_LEVEL, zlib.DEFLATED, _GZIP_WINDOW))
+        return _Compressed(file, zlib.compressobj(_GZIP_LEVEL, zlib.DEFLATED, _GZIP_WINDOW), zlib.Z_SYNC_FLUSH)
     if path.suffix == ".zst":
-        return _Compressed(file, zstandard.ZstdCompressor(level=_ZSTD_LEVEL).compressobj())
+        compressor = zstandard.ZstdCompressor(level=_ZSTD_LEVEL).compressobj()
+        return _Compressed(file, compressor, zstandard.COMPRESSOBJ_FLUSH_BLOCK)
     return file
 
 
 class _Compressor(Protocol):
     def compress(self, data: bytes, /) -> bytes: ...
 
-    def flush(self) -> bytes: ...
+    def flush(self, mode: int = ..., /) -> bytes: ...
 
 
 class _Compressed:
-    def __init__(self, file: BinaryIO, compressor: _Compressor) -> None:
-        self._file, self._compressor = file, compressor
+    def __init__(self, file: BinaryIO, compressor: _Compressor, flush_mode: int) -> None:
+        self._file, self._compressor, self._flush_mode = file, compressor, flush_mode
 
     def write(self, data: bytes, /) -> None:
         self._file.write(self._compressor.compress(data))
+
+    def flush(self) -> None:
+        self._file.write(self._compressor.flush(self._flush_mode))
+        self._file.flush()
 
     def close(self) -> None:
         self._file.write(self._compressor.flush())

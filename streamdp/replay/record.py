@@ -43,6 +43,9 @@ class Recorder:
     def mark(self, mark: Mark) -> None:
         self._writer.mark(mark)
 
+    def flush(self) -> None:
+        self._writer.flush()
+
     def drain(self, reader: Reader, cut: Cut) -> None:
         """Everything below the cut, and nothing beyond."""
         known = reader.positions()
@@ -94,6 +97,8 @@ def record_journal(
             if recorder.full:
                 return
             recorder.mark(Mark(0, time_point, missed=cut is None))
+            if follow:
+                recorder.flush()  # Who follows for days may be killed, or looked at, at any moment.
         recorder.drain(reader, transport.end_offsets(topics))
 
 

@@ -43,6 +43,11 @@ class TraceWriter:
     def mark(self, mark: Mark) -> None:
         self.lines(mark.to_json() + b"\n")
 
+    def flush(self) -> None:
+        """Lets readers of the file see what was written."""
+        with self._clear_errors():
+            self._sink.flush()
+
     def lines(self, lines: bytes) -> None:
         """Whole lines, as they are."""
         with self._clear_errors():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Unpack
 
@@ -10,7 +11,7 @@ from streamdp.histograms import Counts
 from streamdp.privacy.exact import as_fraction
 from streamdp.strategies.base import Common, Rational, StreamStrategy, Verdict, at_least, horizon_of
 from streamdp.strategies.controller import Controller, Variant, starting_threshold
-from streamdp.strategies.sampling import DistanceSampling, FiniteHorizonPlan
+from streamdp.strategies.sampling import DistanceSampling, FiniteHorizonPlan, SamplingPlan
 from streamdp.strategies.statistic import Groups, L1Distance
 
 
@@ -51,6 +52,49 @@ def controller_for(target: Fraction, adaptive: Mapping[str, Any]) -> Controller:
     )
 
 
+@dataclass(frozen=True)
+class AdaptiveParts:
+    """What DSAT and DSAT-w are made of but for the plan, which alone knows of horizons and windows."""
+
+    releases: int
+    decision_ratio: Fraction
+    distance: L1Distance
+    burn_in: int
+    controller: Controller
+
+    @classmethod
+    def of(
+        cls,
+        span: int,
+        releases: int,
+        decision_ratio: Rational,
+        groups: Groups,
+        burn_in: int,
+        settings: Adaptive,
+    ) -> AdaptiveParts:
+        """The parts for `releases` in `span` points, checked."""
+        return cls(
+            releases=at_least(1, "releases", releases),
+            decision_ratio=as_fraction(decision_ratio),
+            distance=L1Distance(settings["cells"], groups),
+            burn_in=at_least(0, "burn_in", burn_in),
+            controller=controller_for(Fraction(releases, span), settings),
+        )
+
+    def describe(self) -> dict[str, Any]:
+        """For a configuration's fingerprint."""
+        return {
+            "releases": self.releases,
+            "decision_ratio": self.decision_ratio,
+            "groups": self.distance.groups,
+            "burn_in": self.burn_in,
+            "controller": self.controller.describe(),
+        }
+
+    def sampling(self, plan: SamplingPlan) -> DistanceSampling:
+        return DistanceSampling(plan, self.distance, self.controller, self.burn_in)
+
+
 def common_part(settings: Mapping[str, Any]) -> dict[str, Any]:
     """What of the keyword arguments is not about the threshold."""
     return {name: value for name, value in settings.items() if name not in ADAPTIVE_NAMES}
@@ -77,28 +121,17 @@ class Dsat(StreamStrategy):
         burn_in: int = 0,
         **settings: Unpack[Adaptive],
     ) -> None:
-        common = common_part(settings)
         horizon = horizon_of(self.kind, settings)
-        distance = L1Distance(common["cells"], groups)
-        ratio = as_fraction(decision_ratio)
-        self.controller = controller_for(Fraction(at_least(1, "releases", releases), horizon), settings)
-        self.burn_in = at_least(0, "burn_in", burn_in)
-        parameters = {
-            "releases": releases,
-            "decision_ratio": ratio,
-            "groups": distance.groups,
-            "burn_in": self.burn_in,
-            "controller": self.controller.describe(),
-        }
-        super().__init__(parameters, **common)
+        parts = AdaptiveParts.of(horizon, releases, decision_ratio, groups, burn_in, settings)
+        super().__init__(parts.describe(), **common_part(settings))
         self.plan = FiniteHorizonPlan(
             epsilon=self.epsilon,
-            decision_ratio=ratio,
-            releases=releases,
+            decision_ratio=parts.decision_ratio,
+            releases=parts.releases,
             horizon=horizon,
             sensitivity=self.sensitivity,
         )
-        self._sampling = DistanceSampling(self.plan, distance, self.controller, self.burn_in)
+        self._sampling = parts.sampling(self.plan)
 
     def _decide(self, counts: Counts) -> Verdict:
         return self._sampling.decide(self.time_point, counts, self.last, self._source)

@@ -8,13 +8,12 @@ from typing import Any, Unpack
 
 from streamdp.errors import ConfigurationError
 from streamdp.histograms import Counts
-from streamdp.privacy.exact import as_fraction
 from streamdp.privacy.noise import NoiseSource
 from streamdp.privacy.sparse_vector import SparseVector
-from streamdp.strategies.base import Charge, Rational, Reason, StreamStrategy, Verdict, at_least, window_of
-from streamdp.strategies.dsat import Adaptive, common_part, controller_for
-from streamdp.strategies.sampling import DistanceSampling, split
-from streamdp.strategies.statistic import Groups, L1Distance
+from streamdp.strategies.base import Charge, Rational, Reason, StreamStrategy, Verdict, window_of
+from streamdp.strategies.dsat import Adaptive, AdaptiveParts, common_part
+from streamdp.strategies.sampling import split
+from streamdp.strategies.statistic import Groups
 
 
 class WindowPlan:
@@ -104,28 +103,17 @@ class DsatW(StreamStrategy):
         burn_in: int = 0,
         **settings: Unpack[Adaptive],
     ) -> None:
-        common = common_part(settings)
         window = window_of(self.kind, settings)
-        distance = L1Distance(common["cells"], groups)
-        ratio = as_fraction(decision_ratio)
-        self.controller = controller_for(Fraction(at_least(1, "releases", releases), window), settings)
-        self.burn_in = at_least(0, "burn_in", burn_in)
-        parameters = {
-            "releases": releases,
-            "decision_ratio": ratio,
-            "groups": distance.groups,
-            "burn_in": self.burn_in,
-            "controller": self.controller.describe(),
-        }
-        super().__init__(parameters, **common)
+        parts = AdaptiveParts.of(window, releases, decision_ratio, groups, burn_in, settings)
+        super().__init__(parts.describe(), **common_part(settings))
         self.plan = WindowPlan(
             epsilon=self.epsilon,
-            decision_ratio=ratio,
-            releases=releases,
+            decision_ratio=parts.decision_ratio,
+            releases=parts.releases,
             window=window,
             sensitivity=self.sensitivity,
         )
-        self._sampling = DistanceSampling(self.plan, distance, self.controller, self.burn_in)
+        self._sampling = parts.sampling(self.plan)
 
     def _decide(self, counts: Counts) -> Verdict:
         return self._sampling.decide(self.time_point, counts, self.last, self._source)

@@ -127,6 +127,14 @@ def test_a_message_that_expires_has_an_epsilon_of_its_own():
     assert "a single message is protected at epsilon = 3." in unwrapped(expiring)
 
 
+@pytest.mark.parametrize(("length", "wait"), [("1m", "15 seconds"), ("1d", "30 seconds"), ("1s", "250 milliseconds")])
+def test_a_release_leaves_at_a_public_moment(length, wait):
+    config = parse(HEAD.replace('"1m"', f'"{length}"') + CONFIGURATIONS["bd"])
+    assert f"A release leaves {wait} after its point closes, whatever there was to read" in unwrapped(config)
+    at_once = parse(HEAD.replace('"1m"', f'"{length}"\npublish_after = 0') + CONFIGURATIONS["bd"])
+    assert "The moment a release leaves is outside the guarantee" in unwrapped(at_once)
+
+
 def test_a_horizon_covers_lasting_facts_and_ends():
     text = unwrapped(configured("dsft"))
     assert "the whole series of 24 time points (24 minutes) is protected at epsilon = 1, lasting facts" in text

@@ -101,6 +101,16 @@ def test_a_repeat_points_at_the_last_release_and_costs_nothing():
     assert not published(actions, TOPICS.latest)
 
 
+def test_a_decision_is_charged_also_when_it_says_no():
+    engine = make_engine("dsat_w", {"releases": 2, "threshold": 10**6, "decision_ratio": 1})
+    booked = [[action for action in close(engine, point) if isinstance(action, Charge)] for point in (1, 2, 3)]
+    assert booked == [
+        [Charge(1, "wards", Fraction(1, 4), "release")],
+        [Charge(2, "wards", Fraction(1, 4), "decisions")],
+        [],
+    ]
+
+
 def test_every_point_has_one_message_for_each_histogram_and_one_head():
     engine = make_engine("fixed", {"interval": 3}, names=("one", "two"))
     for time_point in range(1, 10):

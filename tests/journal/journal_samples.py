@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from streamdp.journal import Journal, PointCommit, Release
+from streamdp.journal import Journal, JournalReader, PointCommit, Release
 from streamdp.privacy.ledger import Charge
 from streamdp.privacy.terms import Terms
 from streamdp.transport.base import Message, TopicPartition
@@ -41,3 +41,9 @@ def fresh_point(time_point: int, cells: int = 4, epsilon: Fraction = Fraction(1,
         ),
     }
     return PointCommit(**{**settings, **changed})
+
+
+def contents(journal: JournalReader) -> list[Any]:
+    """Every row of every table."""
+    tables = [name for (name,) in journal.rows("SELECT name FROM sqlite_master WHERE type = 'table'")]
+    return [journal.rows(f"SELECT * FROM {table}") for table in tables]

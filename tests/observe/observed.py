@@ -12,9 +12,7 @@ import time
 import urllib.error
 import urllib.request
 from contextlib import contextmanager
-from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "daemon"))
 from harness import Stream
 
 LISTENERS = ("metrics", "operator_metrics", "page")

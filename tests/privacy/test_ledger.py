@@ -113,18 +113,29 @@ def check(book: Callable[[], object], ledger: Ledger, fits: bool) -> None:
 
 
 @settings(max_examples=200, deadline=None)
-@given(st.integers(1, 5), st.lists(st.tuples(st.integers(1, 30), epsilons, st.integers(0, 25)), max_size=40))
-def test_settling_never_lets_more_through(window: int, sequence: list[tuple[int, Fraction, int]]) -> None:
+@given(st.integers(1, 5), st.lists(st.tuples(st.integers(0, 3), st.integers(-2, 4), epsilons), max_size=40))
+def test_settling_never_lets_more_through(window: int, sequence: list[tuple[int, int, Fraction]]) -> None:
     settled, whole = Ledger.w_event(1, window), Ledger.w_event(1, window)
-    before = 1
-    for time_point, epsilon, settle_before in sequence:
-        settled.settle(settle_before)
-        before = max(before, settle_before)
-        assert settled.left(time_point) == (whole.left(time_point) if time_point >= before else 0)
+    before = 3
+    for passed, ahead, epsilon in sequence:
+        before += passed
+        time_point = before + ahead
+        settled.settle(before)
+        assert settled.left(time_point) == (whole.left(time_point) if ahead >= 0 else 0)
         if epsilon <= settled.left(time_point):
             settled.charge(time_point, "x", epsilon, "p")
             whole.charge(time_point, "x", epsilon, "p")
-    assert all(entry.time_point > before - window for entry in settled.entries)
+    settled.settle(before + 1)
+    assert all(entry.time_point > before + 1 - window for entry in settled.entries)
+
+
+def test_settling_keeps_what_a_later_charge_can_still_meet() -> None:
+    ledger = Ledger.w_event(1, 4)
+    ledger.charge(5, "x", "0.7", "p")
+    ledger.settle(8)
+    assert [ledger.left(time_point) for time_point in (7, 8, 9)] == [0, Fraction(3, 10), 1]
+    ledger.settle(9)
+    assert not ledger.entries
 
 
 @pytest.mark.parametrize("make", [lambda: Ledger.finite_horizon("1", 10), lambda: Ledger.w_event(1.0, 10)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from contextlib import closing
 
 import numpy as np
 import pytest
+from harness import CONFIG, WARDS
 
 from streamdp.config import load
 from streamdp.daemon.daemon import to_commit
@@ -27,50 +29,21 @@ from streamdp.replay.writer import TraceWriter
 from streamdp.transport.base import Message, TopicSpec
 from streamdp.transport.filelog import FileLog
 
-CONFIG = """\
-[stream]
-name = "clinic"
-[domain.ward]
-type = "categorical"
-values = ["north", "south", "east", "west"]
-[domain.age]
-type = "integer"
-low = 0
-high = 99
-bins = 10
-[time]
-length = "{length}"
-expire_after = 8
-[privacy]
-epsilon = "1"
-{guarantee}
-[[histogram]]
-name = "wards"
-attributes = ["ward"]
-share = "0.5"
-strategy = "{strategy}"
-{parameters}
-[[histogram]]
-name = "ages"
-attributes = ["ward", "age"]
-share = "0.5"
-strategy = "fixed"
-parameters.interval = 3
-[output]
-format = "{format}"
-[input]
-topics = ["visits", "more"]
-[input.log]
-path = "log"
-[journal]
-path = "state/journal.db"
-checkpoint_every = 1
-"""
+# guarantee, strategy, parameters, encoding
 CASES = [
-    ("window = 5", "dsat_w", "parameters = { releases = 2, threshold = 30 }", "json"),
+    ("window = 5", "dsat_w", "releases = 2\nthreshold = 30", "json"),
     ("window = 5", "ba", "", "arrow"),
-    ("horizon = 12", "dsat", "parameters = { releases = 4, threshold = 30 }", "auto"),
+    ("horizon = 12", "dsat", "releases = 4\nthreshold = 30", "auto"),
 ]
+
+
+def configured(directory, length, guarantee, strategy, parameters, encoding):
+    """The clinic of the crash tests, with two input topics and users who expire."""
+    transport = f'[output]\nformat = "{encoding}"\n[input]\ntopics = ["visits", "more"]\n[input.log]\npath = "log"'
+    settings = {"guarantee": guarantee, "strategy": strategy, "parameters": parameters, "expiry": "expire_after = 8"}
+    path = directory / "clinic.toml"
+    path.write_text(CONFIG.format(name="clinic", length=length, transport=transport, **settings))
+    return path
 
 
 def visits(rng, count, now):
@@ -78,7 +51,7 @@ def visits(rng, count, now):
     found = []
     for number in range(count):
         user, topic = b"u%d" % rng.integers(80), ["visits", "more"][int(rng.integers(2))]
-        record = {"ward": ["north", "south", "east", "west"][int(rng.integers(4))], "age": int(rng.integers(120))}
+        record = {"ward": WARDS[int(rng.integers(4))], "age": int(rng.integers(120))}
         value = {"ts": int(now - rng.integers(0, 4_000)), "op": "upsert", "record": record}
         text = json.dumps({"ts": now, "op": "delete"} if number % 11 == 0 else value).encode()
         if number % 13 == 0:
@@ -89,10 +62,7 @@ def visits(rng, count, now):
 
 @pytest.mark.parametrize("guarantee, strategy, parameters, encoding", CASES)
 def test_every_message_is_the_daemons_to_the_byte(tmp_path, guarantee, strategy, parameters, encoding):
-    path = tmp_path / "clinic.toml"
-    settings = {"guarantee": guarantee, "strategy": strategy, "parameters": parameters, "format": encoding}
-    path.write_text(CONFIG.format(length="1m", **settings))
-    config = load(path)
+    config = load(configured(tmp_path, "1m", guarantee, strategy, parameters, encoding))
     rng = np.random.default_rng(8)
     source, target = open_input(config), open_output(config)
     source.ensure_topics([TopicSpec(topic) for topic in config.input.topics])
@@ -143,10 +113,7 @@ def test_every_message_is_the_daemons_to_the_byte(tmp_path, guarantee, strategy,
 
 @pytest.mark.slow
 def test_a_trace_recorded_from_a_running_daemon_replays_to_the_same_population(tmp_path):
-    path = tmp_path / "clinic.toml"
-    guarantee, strategy, parameters, encoding = CASES[0]
-    settings = {"guarantee": guarantee, "strategy": strategy, "parameters": parameters, "format": encoding}
-    path.write_text(CONFIG.format(length="300ms", **settings))
+    path = configured(tmp_path, "300ms", *CASES[0])
     config = load(path)
     rng = np.random.default_rng(9)
     with closing(FileLog(config.input_log_path, create=True)) as log:
@@ -167,7 +134,11 @@ def test_a_trace_recorded_from_a_running_daemon_replays_to_the_same_population(t
                 daemon.send_signal(signal.SIGTERM)
                 assert daemon.wait(timeout=60) == 0
             assert follower is not None
-            time.sleep(1)
+            mark = re.compile(rb'{"close":%d[,}].*\n' % last_point(config))
+            deadline = time.monotonic() + 60
+            while not (tmp_path / "f").exists() or not mark.search((tmp_path / "f").read_bytes()):
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
             follower.send_signal(signal.SIGINT)
             assert b"recorded" in follower.communicate(timeout=60)[0]
             assert follower.returncode == 0

@@ -15,6 +15,7 @@ from streamdp.replay import files as files_module
 from streamdp.replay import reader as reader_module
 from streamdp.replay.reader import Messages, TraceReader
 from streamdp.replay.trace import BrokenTrace, Header, Mark, Row, TraceMismatch, read_line
+from streamdp.replay.writer import TraceWriter
 
 SHORT = b'{"key":"u1","ts":1767225600000,"op":"upsert","record":{"ward":"north"}}'
 FULL = (
@@ -124,6 +125,19 @@ def test_compression_is_told_by_the_bytes_and_not_by_the_name(tmp_path, compress
     for name in ("t.jsonl", "t.gz", "t.zst"):
         with TraceReader(write(tmp_path / name, [SHORT, FULL], compress), "visits") as trace:
             assert len(flat(trace)) == 2
+
+
+@pytest.mark.parametrize("name", ["t.jsonl", "t.gz", "t.zst"])
+def test_what_was_flushed_can_be_read_while_the_trace_is_written(tmp_path, name):
+    with TraceWriter(tmp_path / name, Header(marks=True)) as writer:
+        writer.lines(SHORT + b"\n")
+        writer.mark(Mark(0, 1))
+        writer.flush()
+        with TraceReader(tmp_path / name, "visits", skip_bad=True) as trace:
+            assert [item[0] for item in flat(trace)] == [2, 3]
+        writer.lines(FULL + b"\n")
+    with TraceReader(tmp_path / name, "visits") as trace:
+        assert [item[0] for item in flat(trace)] == [2, 3, 4]
 
 
 @pytest.mark.parametrize("compress", [gzip.compress, zstandard.compress])
