@@ -166,7 +166,9 @@ def test_copula_makes_rows_of_the_snapshot_on_a_topic_of_their_own_and_in_a_file
     # The rows are drawn from the model that was published.
     for ward, share in zip(WARDS, outcome["result"]["margins"]["ward"], strict=True):
         assert is_consistent(np.array(rows["ward"]) == ward, share, risk=1e-11)
-    assert stream.json("show", "people")["rows"] == outcome["rows"]
+    again = tmp_path / "again.csv"
+    assert stream.json("show", "people", "--output", str(again))["rows"] == outcome["rows"]
+    assert pyarrow.csv.read_csv(again)["age"].to_pylist() == rows["age"].to_pylist()
 
 
 def test_privpfc_releases_a_grid_and_rows_of_the_snapshot(stream, daemon, tmp_path):
