@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -234,6 +235,36 @@ def test_stopping_the_daemon_ends_the_workers_and_the_next_start_runs_them_again
     finally:
         again.send_signal(signal.SIGTERM)
         assert again.wait(30) == 0
+    stream.check()
+
+
+def test_a_job_under_way_in_a_backup_has_failed_after_the_restore_and_stays_charged_once(tmp_path):
+    """A backup holds no snapshots, and any other snapshot would be another dataset."""
+    stream = JobStream(tmp_path)
+    stream.feed(200)
+    process = stream.start()
+    stream.wait(lambda: stream.last_published() >= 1, 30, process)
+    stream.ask("long", "0.1", what="hang", runs=str(tmp_path / "runs"))
+    stream.wait(lambda: stream.runs(tmp_path / "runs"), 30, process)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(30) == 0, stream.log_text()
+    kept = tmp_path / "kept.db"
+    backup = [sys.executable, "-m", "streamdp", "journal", "backup", str(stream.path), str(kept)]
+    assert subprocess.run(backup, check=False).returncode == 0
+    shutil.rmtree(tmp_path / "state")
+    (tmp_path / "state").mkdir(mode=0o700)
+    kept.rename(stream.config.journal_path)
+    again = stream.start()
+    try:
+        (outcome,) = stream.wait_for("long", process=again)
+        assert (outcome["state"], outcome["reason"], outcome["epsilon"]) == ("failed", "failed", "1/10")
+        stream.ask("long", "0.1")
+        stream.wait(lambda: len(stream.results()) == 2, 30, again)
+        assert stream.results()[1]["reason"].startswith("this id was used before")
+    finally:
+        again.send_signal(signal.SIGTERM)
+        assert again.wait(30) == 0
+    assert len(stream.runs(tmp_path / "runs")) == 1
     stream.check()
 
 
