@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,7 @@ A job runs once on the data of the last closed time point, for an epsilon that y
   streamdp job submit CONFIG kmeans --epsilon 0.3 --set n_clusters=5 --wait
   streamdp job list CONFIG                           every job, and what became of it
   streamdp job show CONFIG ID                        one of them, with its result or its progress
+  streamdp job show CONFIG ID --output FILE.parquet  the rows that one made, again and for free
   streamdp job cancel CONFIG ID                      stop it; what it was charged stays spent
 
 A request is answered at the close of a time point, and results leave at one. A job that fails, is cancelled or takes
@@ -63,6 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     submit.add_argument(
         "--output", type=Path, metavar="FILE", help="wait, and write the rows the job makes to FILE (.parquet or .csv)"
     )
+    show.add_argument("--output", type=Path, metavar="FILE", help="write the rows it made to FILE (.parquet or .csv)")
     for verb in (show, cancel):
         verb.add_argument("id", metavar="ID", help="the job's id")
 
@@ -87,8 +90,7 @@ def _submit(arguments: argparse.Namespace) -> int:
     if isinstance(request, JobRequested) and request.refusal is not None:
         raise ConfigurationError(request.refusal)
     if arguments.output is not None:
-        if arguments.output.suffix not in (".parquet", ".csv"):
-            raise ConfigurationError("--output: give a file that ends in .parquet or .csv")
+        _check_output(arguments.output)
         if not KINDS[arguments.kind].makes_rows:
             raise ConfigurationError(f"--output: {arguments.kind} makes no rows; --wait prints its result")
     transport = _open_topics(config)
@@ -100,15 +102,38 @@ def _submit(arguments: argparse.Namespace) -> int:
             print(json.dumps({"id": job_id}) if arguments.json else job_id)
             return 0
         print(f"waiting for job {job_id}; Ctrl-C stops waiting, not the job", file=sys.stderr)
-        for outcome in _outcomes(transport, start, follow=True):
+        for outcome in _outcomes(transport, start, heard=_Waiting(config, job_id).look):
             if outcome["id"] == job_id:
+                _print_outcome(outcome, as_json=arguments.json)
                 if arguments.output is not None and outcome["state"] == "done":
                     _write_rows(transport, outcome, arguments.output)
-                _print_outcome(outcome, as_json=arguments.json)
                 return 0 if outcome["state"] == "done" else 1
     finally:
         transport.close()
     return 1
+
+
+def _check_output(path: Path) -> None:
+    """Before anything is spent on rows that have no place to go."""
+    if path.suffix not in (".parquet", ".csv"):
+        raise ConfigurationError("--output: give a file that ends in .parquet or .csv")
+    if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise ConfigurationError("--output: that file cannot be written")
+
+
+class _Waiting:
+    """Tells whoever looks at a terminal how far the job is; public quantities only."""
+
+    def __init__(self, config: StreamConfig, job_id: str) -> None:
+        self._config, self._id, self._told = config, job_id, ""
+
+    def look(self) -> None:
+        from streamdp.daemon.jobs import read_progress
+
+        text = _progress_text(self._id, read_progress(self._config)) if sys.stderr.isatty() else ""
+        if text and text != self._told:
+            print(text, file=sys.stderr)
+            self._told = text
 
 
 def _params(given: list[str]) -> dict[str, Any]:
@@ -154,6 +179,8 @@ def _show(arguments: argparse.Namespace) -> int:
     from streamdp.journal import JournalReader
 
     config = load(arguments.config)
+    if arguments.output is not None:
+        _check_output(arguments.output)
     with JournalReader.open(config.journal_path) as journal:
         job = journal.job(arguments.id)
     if job is None:
@@ -163,11 +190,15 @@ def _show(arguments: argparse.Namespace) -> int:
         transport = _open_topics(config)
         try:
             start = transport.begin_offsets([Topics.of(config.output_prefix).results])
-            found = [each for each in _outcomes(transport, start, follow=False) if each["id"] == job.job_id]
+            found = [each for each in _outcomes(transport, start) if each["id"] == job.job_id]
+            done = [each for each in found if each["state"] == "done"]
+            fields |= {name: done[0][name] for name in ("result", "rows") if done and name in done[0]}
+            if arguments.output is not None:
+                _write_rows(transport, fields, arguments.output)
         finally:
             transport.close()
-        done = [each for each in found if each["state"] == "done"]
-        fields |= {name: done[0][name] for name in ("result", "rows") if done and name in done[0]}
+    elif arguments.output is not None:
+        raise StreamdpError("the job has no rows, or not yet")
     if arguments.json:
         print(json.dumps(fields))
         return 0
@@ -250,8 +281,11 @@ def _send(config: StreamConfig, transport: Transport, job_id: str, value: bytes)
         writer.close()
 
 
-def _outcomes(transport: Transport, start: dict[Any, int], *, follow: bool) -> Iterator[dict[str, Any]]:
-    """What became of jobs, one whole message each, from the given positions on."""
+def _outcomes(
+    transport: Transport, start: dict[Any, int], heard: Callable[[], None] | None = None
+) -> Iterator[dict[str, Any]]:
+    """What became of jobs, one whole message each, from the given positions on; with `heard`, which is called again
+    and again meanwhile, for ever."""
     from streamdp import messages
     from streamdp.result_messages import join_result
 
@@ -260,7 +294,9 @@ def _outcomes(transport: Transport, start: dict[Any, int], *, follow: bool) -> I
     reader = transport.reader(start)
     parts: dict[str | None, list[dict[str, Any]]] = {}
     try:
-        while follow or reader.positions()[partition] < end:
+        while heard is not None or reader.positions()[partition] < end:
+            if heard is not None:
+                heard()
             for batch in reader.poll(timeout=0.5):
                 for value in batch.values:
                     header = messages.decode(value or b"").header
@@ -280,7 +316,7 @@ def _write_rows(transport: Transport, outcome: dict[str, Any], path: Path) -> No
     from streamdp.result_messages import decode_rows
 
     if "rows" not in outcome:
-        raise StreamdpError("the job made no rows")
+        raise StreamdpError("the job made no rows, or its result is gone from its topic")
     topic = outcome["rows"]["topic"]
     start, end = transport.begin_offsets([topic]), transport.end_offsets([topic])
     reader = transport.reader(start)
@@ -291,10 +327,16 @@ def _write_rows(transport: Transport, outcome: dict[str, Any], path: Path) -> No
     finally:
         reader.close()
     table = decode_rows(values)
-    if path.suffix == ".parquet":
-        pyarrow.parquet.write_table(table, path)
-    else:
-        pyarrow.csv.write_csv(table, path)
+    try:
+        if path.suffix == ".parquet":
+            pyarrow.parquet.write_table(table, path)
+        else:
+            pyarrow.csv.write_csv(table, path)
+    except OSError as error:
+        raise StreamdpError(
+            f"the rows could not be written ({error.strerror or 'no room'}); they stay in their topic: "
+            "`streamdp job show CONFIG ID --output FILE` gets them again, for free"
+        ) from None
     print(f"{table.num_rows} rows written to {path}", file=sys.stderr)
 
 

@@ -20,6 +20,12 @@ if TYPE_CHECKING:
     from streamdp.population import Snapshot
 
 
+MOST_ROWS = 10**7
+# The journal stores a result before it leaves, in the daemon's thread: twenty megabytes delay the close of a point by
+# well under a second, and leave a worker far from its memory limit.
+MOST_ROWS_BYTES = 20_000_000
+
+
 class Parameters(BaseModel):
     """Unknown parameters are refused, and nothing that was sent is repeated in an error."""
 
@@ -72,6 +78,25 @@ def bounds_of(attributes: Sequence[Attribute]) -> tuple[list[float], list[float]
     low = [float(attribute.edges[0]) for attribute in attributes]
     high = [float(attribute.edges[-1] - (attribute.kind == "integer")) for attribute in attributes]
     return low, high
+
+
+def check_rows(rows: int | None, attributes: Sequence[Attribute]) -> None:
+    """Refuses, before the charge, more rows than `most_rows`."""
+    if rows is not None and rows > (most := most_rows(attributes)):
+        raise ParameterError(f"rows: at most {most} of these attributes")
+
+
+def most_rows(attributes: Sequence[Attribute]) -> int:
+    """How many rows of these a job may make, by public facts alone. See `MOST_ROWS_BYTES`."""
+    return min(MOST_ROWS_BYTES // sum(map(_bytes_of_value, attributes)), MOST_ROWS)
+
+
+def _bytes_of_value(attribute: Attribute) -> int:
+    """Of one value in a compressed column, about. Where in its bin a number lies is drawn, and does not compress."""
+    if attribute.kind == "real":
+        return 8
+    values = attribute.size if attribute.kind == "categorical" else int(attribute.edges[-1] - attribute.edges[0])
+    return max(1, -(-(values - 1).bit_length() // 8))
 
 
 def values_of(snapshot: Snapshot, attributes: Sequence[Attribute]) -> npt.NDArray[np.float64]:

@@ -9,6 +9,7 @@ from fractions import Fraction
 import pytest
 
 from streamdp.cli import main
+from streamdp.cli.job import _Waiting
 from streamdp.config import load
 from streamdp.daemon.start import open_journal
 from streamdp.daemon.wiring import open_input
@@ -102,6 +103,7 @@ def test_submit_writes_the_request_and_prints_its_id(config, topics, capsys):
         (["kmeans", "--epsilon", "0.1", "--set", "n_clusters=3", "--id", "a b"], "id: give"),
         (["kmeans", "--epsilon", "0.1", "--set", "n_clusters=3", "--output", "rows.txt"], ".parquet or .csv"),
         (["kmeans", "--epsilon", "0.1", "--set", "n_clusters=3", "--output", "rows.csv"], "makes no rows"),
+        (["copula", "--epsilon", "0.1", "--output", "no/such/directory/rows.csv"], "cannot be written"),
     ],
 )
 def test_what_is_wrong_is_said_before_anything_is_sent(config, topics, capsys, words, said):
@@ -157,6 +159,22 @@ def test_show_one(config, jobs, capsys):
     code, _, err = run(capsys, "show", config, "nobody")
     assert code == 1
     assert "no such job" in err
+    code, _, err = run(capsys, "show", config, "failed", "--output", progress.with_suffix(".csv"))
+    assert (code, "has no rows" in err) == (1, True)
+
+
+def test_whoever_waits_at_a_terminal_is_told_how_far_the_job_is(config, capsys, monkeypatch):
+    progress = load(config).snapshot_path / "progress.json"
+    progress.parent.mkdir(parents=True)
+    waiting = _Waiting(load(config), "mine")
+    for is_terminal in (False, True):
+        monkeypatch.setattr("sys.stderr.isatty", lambda is_terminal=is_terminal: is_terminal)
+        for told in ('{"other": [1, 7]}', '{"mine": [2, 7]}', '{"mine": [2, 7]}', '{"mine": [3, 7]}', "{}"):
+            progress.write_text(told)
+            waiting.look()
+        assert capsys.readouterr().err.splitlines() == (
+            ["running, step 2 of 7", "running, step 3 of 7"] if is_terminal else []
+        )
 
 
 def test_cancel_writes_a_request_for_a_job_that_is_open(config, topics, jobs, capsys):

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from fractions import Fraction
 
+import numpy as np
 import pyarrow.csv
 import pyarrow.parquet
 import pytest
+from harness import WARDS
 from job_harness import JobStream
 
 from streamdp import messages
 from streamdp.daemon.jobs import REQUESTS_AT_ONCE
+from streamdp.privacy.audit.monte_carlo import is_consistent
+from streamdp.result_messages import decode_rows
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 
@@ -143,6 +148,50 @@ def test_wide_results_and_rows_arrive_whole(stream, daemon, tmp_path):
         assert set(rows["ward"].to_pylist()) == {"ä,b"}
 
 
+def test_copula_makes_rows_of_the_snapshot_on_a_topic_of_their_own_and_in_a_file(stream, daemon, tmp_path):
+    target = tmp_path / "people.parquet"
+    words = ["copula", "--epsilon", "0.4", "--set", "rows=5000", "--id", "people", "--output", str(target), "--json"]
+    done = stream.command("submit", *words)
+    assert done.returncode == 0, done.stderr
+    assert f"5000 rows written to {target}" in done.stderr
+    outcome = json.loads(done.stdout)
+    assert (outcome["state"], outcome["epsilon"]) == ("done", "2/5")
+    assert outcome["result"]["epsilon_spent"] == "2/5"
+    topic = stream.outputs("rows.people")
+    assert outcome["rows"] == {"topic": "clinic.rows.people", "parts": len(topic)}
+    rows = pyarrow.parquet.read_table(target)
+    assert rows.equals(decode_rows(topic))
+    assert (rows.column_names, rows.num_rows) == (["ward", "age"], 5000)
+    assert set(rows["ward"].to_pylist()) <= set(WARDS)
+    assert all(0 <= age <= 99 for age in rows["age"].to_pylist())
+    # The rows are drawn from the model that was published.
+    for ward, share in zip(WARDS, outcome["result"]["margins"]["ward"], strict=True):
+        assert is_consistent(np.array(rows["ward"]) == ward, share, risk=1e-11)
+    again = tmp_path / "again.csv"
+    assert stream.json("show", "people", "--output", str(again))["rows"] == outcome["rows"]
+    assert pyarrow.csv.read_csv(again)["age"].to_pylist() == rows["age"].to_pylist()
+
+
+def test_privpfc_releases_a_grid_and_rows_of_the_snapshot(stream, daemon, tmp_path):
+    target = tmp_path / "wards.csv"
+    words = ["privpfc", "--epsilon", "0.4", "--set", "target=ward", "--set", "rows=300", "--set", "pool_size=50"]
+    done = stream.command("submit", *words, "--id", "wards", "--output", str(target), "--json")
+    assert done.returncode == 0, done.stderr
+    outcome = json.loads(done.stdout)
+    result = outcome["result"]
+    assert (outcome["state"], outcome["epsilon"], result["epsilon_spent"]) == ("done", "2/5", "2/5")
+    assert result["classes"] == sorted(WARDS)
+    assert sum(result["counts"]) == result["size"]
+    assert min(result["counts"]) >= 0
+    assert set(result["grid"]) == set(result["labels"]) <= {"age"}
+    rows = pyarrow.csv.read_csv(target)
+    assert (rows.column_names, rows.num_rows) == ([*result["labels"], "ward"], 300)
+    assert rows["ward"].to_pylist() == decode_rows(stream.outputs("rows.wards"))["ward"].to_pylist()
+    refused = stream.command("submit", "privpfc", "--epsilon", "0.1", "--set", "target=age")
+    assert refused.returncode == 2
+    assert "target: name a categorical attribute; there are: ward" in refused.stderr
+
+
 def test_the_command_submits_waits_lists_and_shows(stream, daemon):
     words = ["kmeans", "--epsilon", "0.2", "--set", "n_clusters=2", "--id", "mine", "--wait", "--json"]
     done = stream.command("submit", *words)
@@ -186,6 +235,36 @@ def test_stopping_the_daemon_ends_the_workers_and_the_next_start_runs_them_again
     finally:
         again.send_signal(signal.SIGTERM)
         assert again.wait(90) == 0
+    stream.check()
+
+
+def test_a_job_under_way_in_a_backup_has_failed_after_the_restore_and_stays_charged_once(tmp_path):
+    """A backup holds no snapshots, and any other snapshot would be another dataset."""
+    stream = JobStream(tmp_path)
+    stream.feed(200)
+    process = stream.start()
+    stream.wait(lambda: stream.last_published() >= 1, 30, process)
+    stream.ask("long", "0.1", what="hang", runs=str(tmp_path / "runs"))
+    stream.wait(lambda: stream.runs(tmp_path / "runs"), 30, process)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(30) == 0, stream.log_text()
+    kept = tmp_path / "kept.db"
+    backup = [sys.executable, "-m", "streamdp", "journal", "backup", str(stream.path), str(kept)]
+    assert subprocess.run(backup, check=False).returncode == 0
+    shutil.rmtree(tmp_path / "state")
+    (tmp_path / "state").mkdir(mode=0o700)
+    kept.rename(stream.config.journal_path)
+    again = stream.start()
+    try:
+        (outcome,) = stream.wait_for("long", process=again)
+        assert (outcome["state"], outcome["reason"], outcome["epsilon"]) == ("failed", "failed", "1/10")
+        stream.ask("long", "0.1")
+        stream.wait(lambda: len(stream.results()) == 2, 30, again)
+        assert stream.results()[1]["reason"].startswith("this id was used before")
+    finally:
+        again.send_signal(signal.SIGTERM)
+        assert again.wait(30) == 0
+    assert len(stream.runs(tmp_path / "runs")) == 1
     stream.check()
 
 

@@ -36,9 +36,14 @@ def _column(frame: Any, name: str) -> Any:
         return column
     try:
         return pyarrow.array(column, from_pandas=True)
-    except (pyarrow.ArrowInvalid, pyarrow.ArrowTypeError, pyarrow.ArrowNotImplementedError):
-        # Mixed types: one value at a time, since an error would tell that somebody's value is odd.
-        return pyarrow.array([None if value is None else str(value) for value in column])
+    except (pyarrow.ArrowInvalid, pyarrow.ArrowTypeError, pyarrow.ArrowNotImplementedError, UnicodeError):
+        # Mixed types, or half a surrogate pair: one value at a time, since an error would tell that somebody's value is
+        # odd.
+        return pyarrow.array([None if value is None else _plain_text(value) for value in column])
+
+
+def _plain_text(value: Any) -> str:
+    return str(value).encode(errors="backslashreplace").decode()
 
 
 def _codes(column: Any, attribute: Attribute) -> Codes:

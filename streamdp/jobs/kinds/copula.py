@@ -11,11 +11,9 @@ from streamdp.domain import Domain
 from streamdp.jobs import progress
 from streamdp.jobs.base import SMALLEST_EPSILON, ParameterError
 from streamdp.jobs.copula import Copula
-from streamdp.jobs.kind import Kind, Output, Parameters
+from streamdp.jobs.kind import MOST_ROWS, Kind, Output, Parameters, check_rows, most_rows
 from streamdp.population import Snapshot
 from streamdp.privacy.exact import to_text
-
-MOST_ROWS = 10**7
 
 
 class CopulaParameters(Parameters):
@@ -30,7 +28,7 @@ class CopulaParameters(Parameters):
     ratio: Annotated[float, Field(ge=0.001, le=1000)] = 8.0
     """Epsilon for the margins over epsilon for the dependence."""
     rows: Annotated[int, Field(ge=0, le=MOST_ROWS)] | None = None
-    """How many synthetic rows, for free; the noisy number of records when left out."""
+    """How many synthetic rows, for free, up to 20 MB of them; the noisy number of records when left out."""
 
 
 def _estimator(params: CopulaParameters, epsilon: Fraction, domain: Domain) -> Copula:
@@ -44,7 +42,8 @@ def _estimator(params: CopulaParameters, epsilon: Fraction, domain: Domain) -> C
 def check(params: CopulaParameters, epsilon: Fraction, domain: Domain, records_per_user: int) -> None:
     if epsilon / records_per_user < SMALLEST_EPSILON:
         raise ParameterError(f"epsilon must be at least {float(SMALLEST_EPSILON * records_per_user):g}")
-    _estimator(params, epsilon / records_per_user, domain).checked()
+    chosen, _ = _estimator(params, epsilon / records_per_user, domain).checked()
+    check_rows(params.rows, chosen.attributes)
 
 
 def run(params: CopulaParameters, epsilon: Fraction, snapshot: Snapshot) -> Output:
@@ -53,7 +52,8 @@ def run(params: CopulaParameters, epsilon: Fraction, snapshot: Snapshot) -> Outp
     model = _estimator(params, epsilon / snapshot.records_per_user, snapshot.domain)
     model.fit_codes(snapshot.columns)
     progress.report(1, 2)
-    rows = model.sample(min(model.n_rows_, MOST_ROWS) if params.rows is None else params.rows)
+    chosen, _ = model.checked()
+    rows = model.sample(min(model.n_rows_, most_rows(chosen.attributes)) if params.rows is None else params.rows)
     progress.report(2, 2)
     result: dict[str, Any] = {
         "attributes": list(model.margins_),

@@ -11,14 +11,13 @@ from pydantic import Field
 from streamdp.domain import Domain
 from streamdp.jobs import progress
 from streamdp.jobs.base import SMALLEST_EPSILON, ParameterError
-from streamdp.jobs.kind import Kind, Output, Parameters
+from streamdp.jobs.kind import MOST_ROWS, Kind, Output, Parameters, check_rows
 from streamdp.jobs.privpfc import PrivPfC, Taxonomy
 from streamdp.population import Snapshot
 from streamdp.privacy.exact import to_text
 
 # A class is a handful of values; a histogram has a count for each of them in every cell.
 MOST_CLASSES = 1_000
-MOST_ROWS = 10**7
 
 
 class PrivPfCParameters(Parameters):
@@ -41,7 +40,7 @@ class PrivPfCParameters(Parameters):
     size: Annotated[int, Field(ge=0, le=2**40)] | None = None
     """A public number of records; without it a part of epsilon pays for a noisy one."""
     rows: Annotated[int, Field(ge=0, le=MOST_ROWS)] = 0
-    """How many synthetic rows to draw from the histogram, for free."""
+    """How many synthetic rows to draw from the histogram, for free, up to 20 MB of them."""
 
 
 def _estimator(params: PrivPfCParameters, epsilon: Fraction, domain: Domain) -> PrivPfC:
@@ -75,6 +74,7 @@ def check(params: PrivPfCParameters, epsilon: Fraction, domain: Domain, records_
     if epsilon / records_per_user < SMALLEST_EPSILON:
         raise ParameterError(f"epsilon must be at least {float(SMALLEST_EPSILON * records_per_user):g}")
     _estimator(params, epsilon / records_per_user, domain).check()
+    check_rows(params.rows, domain.attributes)
 
 
 def run(params: PrivPfCParameters, epsilon: Fraction, snapshot: Snapshot) -> Output:
@@ -95,11 +95,17 @@ def run(params: PrivPfCParameters, epsilon: Fraction, snapshot: Snapshot) -> Out
         return Output(result)
     import pyarrow
 
-    nodes, classes = model.sample(params.rows)
-    columns = {
-        name: np.array(labels)[nodes[:, axis]] for axis, (name, labels) in enumerate(histogram.labels.items())
-    } | {params.target: classes}
-    return Output(result, pyarrow.table(columns))
+    nodes, classes = histogram.sample_places(params.rows, None)
+    labels = histogram.labels | {params.target: tuple(histogram.classes.tolist())}
+    return Output(
+        result,
+        pyarrow.table(
+            {
+                name: pyarrow.DictionaryArray.from_arrays(places.astype(np.int32), pyarrow.array(values))
+                for (name, values), places in zip(labels.items(), [*nodes.T, classes], strict=True)
+            }
+        ),
+    )
 
 
 KIND = Kind(

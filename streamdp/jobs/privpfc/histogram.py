@@ -49,10 +49,15 @@ class ClassHistogram:
 
     def sample(self, n: int, source: NoiseSource | None = None) -> tuple[Integers, npt.NDArray[Any]]:
         """`n` rows drawn from the counts: nodes and class."""
+        nodes, classes = self.sample_places(n, source)
+        return nodes, self.classes[classes]
+
+    def sample_places(self, n: int, source: NoiseSource | None) -> tuple[Integers, Integers]:
+        """The same, a class as its place in `classes`."""
         ends = np.cumsum(self.counts)
         drawn = np.searchsorted(ends, uniform_below(self.size, n, source), side="right")
         *nodes, classes = np.unravel_index(drawn, self.counts.shape)
-        return self._by_row(nodes, n), self.classes[classes]
+        return self._by_row(nodes, n), classes
 
     def _by_row(self, nodes: Sequence[npt.NDArray[np.intp]], rows: int) -> Integers:
         return np.array(nodes, dtype=np.int64).reshape(len(self.levels), rows).T

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from streamdp.domain import OUTSIDE, Attribute
 from streamdp.jobs.base import ParameterError
-from streamdp.jobs.privpfc.taxonomy import BINS_WITHIN_BOUNDS, Taxonomy
+from streamdp.jobs.privpfc.taxonomy import BINS_WITHIN_BOUNDS, Taxonomy, codes_of_text
 
 Integers = npt.NDArray[np.int64]
 
@@ -116,6 +116,8 @@ def codes_of_classes(y: Any, classes: npt.NDArray[Any]) -> Integers:
         labels = labels[:, 0]
     if labels.ndim != 1:
         raise ParameterError("y must have one dimension, a class for each row")
+    if labels.dtype.kind == classes.dtype.kind == "U":
+        return codes_of_text(labels, classes.tolist())
     code_of: dict[Any, int] = {value: code for code, value in enumerate(classes.tolist())}
     return np.fromiter((_code(code_of, label) for label in labels.tolist()), dtype=np.int64, count=len(labels))
 

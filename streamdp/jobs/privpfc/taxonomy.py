@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow
+import pyarrow.compute
 
 from streamdp.domain import OUTSIDE, Attribute
 from streamdp.jobs.base import ParameterError
@@ -71,9 +73,7 @@ class Taxonomy:
     def leaves_of(self, values: Any) -> Codes:
         """The leaf of every value, OUTSIDE where it has none; what is no value of the attribute is outside too."""
         if self.attribute.kind == "categorical":
-            codes = self.attribute.encode(
-                ["" if value is None else str(value) for value in np.asarray(values).tolist()]
-            )
+            codes = codes_of_text(np.asarray(values), self.attribute.values)
         else:
             codes = self.attribute.encode(_numbers(values))
         return self.leaves_of_codes(codes)
@@ -101,6 +101,21 @@ class Taxonomy:
         if self.attribute.kind != "categorical":
             counts[1:-1] = [2**height for height in range(1, (size // 2).bit_length())]
         return _Partition(np.arange(size), tuple(_even_starts(size, nodes) for nodes in counts), None)
+
+
+def codes_of_text(values: npt.NDArray[Any], known: Sequence[str]) -> Codes:
+    """The place of every value, as text, among the known ones; OUTSIDE where it has none."""
+    if values.dtype.kind != "U":
+        values = np.array(["" if value is None else str(value) for value in values.tolist()], dtype=object)
+    try:
+        text = pyarrow.array(values, pyarrow.string())
+    except UnicodeError:
+        # Half a surrogate pair is no text that Arrow holds. It is somebody's odd value, so it must not be an error.
+        code_of = {value: code for code, value in enumerate(known)}
+        return np.array([code_of.get(value, OUTSIDE) for value in values.tolist()], dtype=np.int64)
+    found = pyarrow.compute.index_in(text, pyarrow.array(known, pyarrow.string()))
+    codes: Codes = found.fill_null(OUTSIDE).to_numpy(zero_copy_only=False).astype(np.int64)
+    return codes
 
 
 @dataclass(frozen=True)

@@ -116,7 +116,9 @@ def test_without_a_category_for_nulls_their_rows_are_left_out() -> None:
     assert model.sample(50)["age"].null_count() == 0
 
 
-@pytest.mark.parametrize("odd", [["one", 2, None, 3.5], [object()] * 4, [float("inf"), float("nan"), -1, 2**70]])
+@pytest.mark.parametrize(
+    "odd", [["one", 2, None, 3.5], [object()] * 4, [float("inf"), float("nan"), -1, 2**70], ["\ud800"]]
+)
 def test_odd_values_are_nulls_and_no_error(odd: list[Any]) -> None:
     for attribute in (DOMAIN[0], DOMAIN[3]):
         model = Copula(1, [attribute], source=InsecureSeededSource(1)).fit({attribute.name: odd})

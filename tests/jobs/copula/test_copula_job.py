@@ -74,3 +74,14 @@ def test_every_margin_and_method_may_be_asked_for() -> None:
         checked(KIND, {"margin": name}, Fraction(1), DOMAIN, 1)
     for name in METHODS:
         checked(KIND, {"method": name}, Fraction(1), DOMAIN, 1)
+
+
+def test_rows_too_many_to_store_are_refused_before_the_charge() -> None:
+    """A worker that runs out of memory, or a result that holds the daemon up, would have cost the epsilon."""
+    reals = Domain([Attribute.real(f"x{place}", 0, 1, bins=10) for place in range(8)])
+    checked(KIND, {"rows": 312_500}, Fraction(1), reals, 1)
+    checked(KIND, {"rows": 10**7, "attributes": ["ward", "age"]}, Fraction(1), DOMAIN, 1)
+    with pytest.raises(ParameterError, match="rows: at most 312500"):
+        checked(KIND, {"rows": 312_501}, Fraction(1), reals, 1)
+    with pytest.raises(ParameterError, match="rows: give"):
+        checked(KIND, {"rows": 10**7 + 1, "attributes": ["ward", "age"]}, Fraction(1), DOMAIN, 1)

@@ -55,6 +55,7 @@ def test_the_audit_has_the_power_to_find_a_loss(method: str, epsilon: int) -> No
 
 
 @pytest.mark.long
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("method", sorted(METHODS))
 def test_no_method_loses_more_than_it_claims_in_many_trials(method: str) -> None:
     for rows, neighbour, size in ((CROWD, WITH_LONER, None), (EMPTY, ONLY, 20)):

@@ -62,6 +62,9 @@ def test_values_find_their_leaf_and_odd_ones_none() -> None:
     taxonomy = Taxonomy(COLOURS, TREE)
     leaves = taxonomy.leaves_of(np.array(["pink", "blue", "mauve", None], dtype=object))
     assert leaves.tolist() == [1, 2, OUTSIDE, OUTSIDE]
+    for dtype in (object, None):
+        # Half a surrogate pair is an odd value like any other.
+        assert taxonomy.leaves_of(np.array(["pink", "\ud800", "blue"], dtype=dtype)).tolist() == [1, OUTSIDE, 2]
     age = Taxonomy(Attribute.integer("age", 0, 9))
     assert age.leaves_of(np.array([0, "3", 9.0, "old", None, 12], dtype=object)).tolist() == [0, 3, 9, *[OUTSIDE] * 3]
 
