@@ -18,7 +18,7 @@ from streamdp.replay.truth import Truth
 Point = tuple[int, ...]
 """A place on the grid: an index for each axis."""
 
-_INTERVAL_RATIO = 2**0.25
+_INTERVAL_RATIO = 2**0.125
 _RELEASES_RATIO = 2**0.5
 _GROUPS = (1, 4, 16, 64, 256)
 _USUAL_GROUPS = 16
@@ -76,7 +76,9 @@ def space_of(kind: str, common: Mapping[str, Any], truth: Truth) -> Space:
     """The space of a strategy made with the `common` arguments; one point where it has no parameters."""
     span = min(common["horizon"] or common["window"], truth.points)
     if kind == "fixed":
-        return Space((Axis("interval", _geometric(span, _INTERVAL_RATIO), stride=4),), dict)
+        # Of the intervals that make as many releases, and so cost as much, the shortest is the freshest.
+        intervals = {ceil(span / releases) for releases in _geometric(span, _INTERVAL_RATIO)}
+        return Space((Axis("interval", tuple(sorted(intervals)), stride=4),), dict)
     if kind not in DISTANCE:
         return Space((), dict)
     return _distance_space(kind, common, truth, span)
