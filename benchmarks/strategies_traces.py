@@ -29,14 +29,16 @@ class Source:
     points: int
     histogram: str | None = None
     moving: bool = True
+    label: str = ""
+    """Its name here, where that is not the scenario's."""
 
     @property
     def name(self) -> str:
-        return self.scenario.name
+        return self.label or self.scenario.name
 
     def truth(self, folder: Path) -> Truth:
         """Made, or as it was made before. FOLDER/NAME.jsonl.zst and .toml are for `streamdp compare` too."""
-        place = folder / f"{self.name}-{self.users}-{self.points}"
+        place = folder / f"{self.scenario.name}-{self.users}-{self.points}"
         place.mkdir(parents=True, exist_ok=True)
         trace, settings = place / "trace.jsonl.zst", place / "config.toml"
         ready = place / "ready"
@@ -61,7 +63,8 @@ def sources(data: Path) -> list[Source]:
     """The five fixtures at sizes that tell strategies apart, the flu, and made-up ones of other kinds."""
     fixtures = SCENARIOS
     return [
-        Source(fixtures["census"], 100_000, 200, "people"),
+        Source(fixtures["census"], 50_000, 300, "people"),
+        Source(fixtures["census"], 100_000, 200, "people", label="census_wide"),
         Source(fixtures["taxi"], 20_000, 336),
         Source(fixtures["outbreak"], 20_000, 300),
         Source(fixtures["churn"], 10_000, 300, "plan_by_hours"),
