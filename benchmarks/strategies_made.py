@@ -31,41 +31,6 @@ ABSENT = -1
 
 
 def scenario(name: str, about: str, users: int, points: int, shape: tuple[int, int], walk: Walk) -> Scenario:
-    def configuration(users: int, points: int) -> str:
-        return f"""\
-# Made up: {about}.
-[stream]
-name = "{name}"
-
-[domain.x]
-type = "integer"
-low = 0
-high = {shape[0] - 1}
-
-[domain.y]
-type = "integer"
-low = 0
-high = {shape[1] - 1}
-
-[time]
-length = "1h"
-
-[privacy]
-epsilon = "1.0"
-horizon = {points}
-
-[[histogram]]
-name = "grid"
-attributes = ["x", "y"]
-strategy = "fixed"
-
-[histogram.parameters]
-interval = {max(1, points // 10)}
-
-[input]
-topics = ["{name}"]
-"""
-
     def lines(draws: Draws, users: int, points: int, length: int) -> Iterator[Piece]:
         records = [upsert(f'{{"x":{x},"y":{y}}}') for x in range(shape[0]) for y in range(shape[1])]
         endings = table([*records, DELETE])
@@ -77,7 +42,43 @@ topics = ["{name}"]
             yield from write_lines(changed, times(draws, len(changed), time_point, length), endings, chosen)
             yield closed(time_point)
 
+    domain = "".join(
+        f'[domain.{axis}]\ntype = "integer"\nlow = 0\nhigh = {size - 1}\n\n'
+        for axis, size in zip("xy", shape, strict=True)
+    )
+    configuration = configuration_for(name, f"made up: {about}", domain, '"x", "y"')
     return Scenario(name, about, users, points, configuration, lines)
+
+
+def configuration_for(
+    name: str, about: str, domain: str, attributes: str, *, length: str = "1h", more: str = ""
+) -> Callable[[int, int], str]:
+    """The TOML of a scenario with one histogram, named as the scenario is."""
+
+    def configuration(users: int, points: int) -> str:
+        return f"""\
+# {about}
+[stream]
+name = "{name}"
+
+{domain}[time]
+length = "{length}"
+{more}
+[privacy]
+epsilon = "1.0"
+horizon = {points}
+
+[[histogram]]
+name = "{name}"
+attributes = [{attributes}]
+strategy = "fixed"
+parameters = {{ interval = {max(1, points // 10)} }}
+
+[input]
+topics = ["{name}"]
+"""
+
+    return configuration
 
 
 def hill(shape: tuple[int, int], x: float, y: float, width: float) -> Floats:

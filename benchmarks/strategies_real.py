@@ -13,11 +13,12 @@ import gzip
 import subprocess
 import tempfile
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 
 import numpy as np
+from strategies_made import configuration_for
 
 from streamdp.errors import ConfigurationError
 from streamdp.replay.draws import Draws
@@ -75,7 +76,7 @@ def flu(data: Path) -> Scenario:
 
     about = "patients with influenza-like illness, by region and age, week by week"
     domain = _categorical("region", REGIONS) + _categorical("age", AGES)
-    configuration = _configuration("flu", about, domain, '"region", "age"', length="7d")
+    configuration = configuration_for("flu", f"real data: {about}", domain, '"region", "age"', length="7d")
     return Scenario("flu", about, 50_000, FLU_WEEKS, configuration, lines)
 
 
@@ -119,7 +120,9 @@ def flights(peer: str | None) -> Scenario:
     about = "planes by their last flight from New York: origin, carrier and delay, day by day"
     domain = _categorical("origin", ORIGINS) + _categorical("carrier", CARRIERS) + _categorical("delay", DELAYS)
     attributes = '"origin", "carrier", "delay"'
-    configuration = _configuration("flights", about, domain, attributes, length="1d", more="expire_after = 14\n")
+    configuration = configuration_for(
+        "flights", f"real data: {about}", domain, attributes, length="1d", more="expire_after = 14\n"
+    )
     return Scenario("flights", about, 4_043, DAYS, configuration, lines)
 
 
@@ -141,34 +144,3 @@ def _departures(peer: str | None) -> tuple[Integers, Integers, Integers, Integer
 def _categorical(name: str, values: Iterable[str]) -> str:
     listed = ", ".join(f'"{value}"' for value in values)
     return f'[domain.{name}]\ntype = "categorical"\nvalues = [{listed}]\n\n'
-
-
-def _configuration(
-    name: str, about: str, domain: str, attributes: str, *, length: str, more: str = ""
-) -> Callable[[int, int], str]:
-    def configuration(users: int, points: int) -> str:
-        return f"""\
-# Real data: {about}.
-[stream]
-name = "{name}"
-
-{domain}[time]
-length = "{length}"
-{more}
-[privacy]
-epsilon = "1.0"
-horizon = {points}
-
-[[histogram]]
-name = "{name}"
-attributes = [{attributes}]
-strategy = "fixed"
-
-[histogram.parameters]
-interval = {max(1, points // 10)}
-
-[input]
-topics = ["{name}"]
-"""
-
-    return configuration
