@@ -37,8 +37,8 @@ from streamdp.replay.generate.scenario import (
 
 REGIONS = [f"Region {number}" for number in range(1, 11)]
 AGES = {"0-4": "AGE 0-4", "5-24": "AGE 5-24", "25-49": "AGE 25-49", "50-64": "AGE 50-64", "65+": "AGE 65"}
-FLU_BEGINS = (2013, 40)
-FLU_WEEKS = 520
+FLU_BEGINS = (2016, 40)
+FLU_WEEKS = 312
 ONE_IN = 4
 
 ORIGINS = ("EWR", "JFK", "LGA")

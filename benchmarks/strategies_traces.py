@@ -64,7 +64,6 @@ def sources(data: Path) -> list[Source]:
     fixtures = SCENARIOS
     return [
         Source(fixtures["census"], 50_000, 300, "people"),
-        Source(fixtures["census"], 100_000, 200, "people", label="census_wide"),
         Source(fixtures["taxi"], 20_000, 336),
         Source(fixtures["outbreak"], 20_000, 300),
         Source(fixtures["churn"], 10_000, 300, "plan_by_hours"),
@@ -76,6 +75,7 @@ def sources(data: Path) -> list[Source]:
         _as_is(made.LARGE),
         _as_is(made.STILL, moving=False),
         _as_is(made.STILL_WIDE, moving=False),
+        Source(fixtures["census"], 100_000, 200, "people", label="census_wide"),
     ]
 
 

@@ -51,7 +51,7 @@ def flu(folder, weeks):
 
 
 def test_the_flu_has_as_many_users_as_a_quarter_of_the_cases(tmp_path):
-    weeks = {(2013, 39): 4_000, (2013, 40): 400, (2013, 41): 100, (2014, 1): 800}
+    weeks = {(2016, 39): 4_000, (2016, 40): 400, (2016, 41): 100, (2017, 1): 800}
     flu(tmp_path, weeks)
     truth = Source(real.flu(tmp_path), 50, 3).truth(tmp_path)
     assert truth.counts[:, 0].tolist() == [100, 25, 200]

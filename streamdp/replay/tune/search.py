@@ -1,6 +1,6 @@
 """The best parameters of one strategy, in hindsight: over parameters, never over noise.
 
-Every point of the grid is tried on a few draws of noise; the most promising ones then on all choosing draws, and the
+Points of the grid are tried on a few draws of noise; the most promising ones then on all choosing draws, and the
 best of those is reported on draws that had no part in the choice. Chosen and reported on the same draws, the luckiest
 noise would win.
 """
@@ -16,10 +16,9 @@ from streamdp.replay.tune.space import Point, Space
 from streamdp.replay.tune.trials import Outcome, Trial, Trials
 
 SCOUTS = 3
-"""Draws on which every point of the grid is tried."""
-FINALISTS = 6
-_STARTS = 2
-"""How many of the coarse grid's best are refined."""
+"""Draws on which a point of the grid is tried, unless the first puts it this far behind the best:"""
+_FAR_BEHIND = 1.5
+FINALISTS = 5
 _MOST_ROUNDS = 6
 _USUAL_ROUNDS = 3
 REPORTING = 1 << 20
@@ -63,12 +62,11 @@ class Search:
     def best(self, space: Space, also: Parameters | None = None) -> Found:
         """The best of the space, and of `also`: so the winner is never behind that on the choosing draws."""
         scouted: dict[Point, float] = {}
-        self._expected = self._scouts * (len(space.coarse()) + _STARTS * _USUAL_ROUNDS * 2 * len(space.axes))
+        self._expected = self._scouts * (len(space.coarse()) + _USUAL_ROUNDS * 2 * len(space.axes))
         self._expected += FINALISTS * self._effort.choosing + 2 * self._effort.reporting
         if space.axes:
             self._scout(space, space.coarse(), scouted)
-            for start in sorted(scouted, key=scouted.__getitem__)[:_STARTS]:
-                self._refine(space, start, scouted)
+            self._refine(space, min(scouted, key=scouted.__getitem__), scouted)
         finalists = [space.parameters(point) for point in sorted(scouted, key=scouted.__getitem__)[:FINALISTS]]
         if also is not None or not finalists:
             finalists.append(dict(also or {}))
@@ -101,9 +99,15 @@ class Search:
             self._on_part(min(1.0, self._done / self._expected))
 
     def _scout(self, space: Space, points: Sequence[Point], scouted: dict[Point, float]) -> None:
+        """Tries what was not tried yet. Who is far behind after one draw gets no other: most of a coarse grid is."""
         new = [point for point in dict.fromkeys(points) if point not in scouted]
-        found = self.outcomes([space.parameters(point) for point in new], range(self._scouts))
-        scouted.update((point, error_of(outcomes)) for point, outcomes in zip(new, found, strict=True))
+        first = self.outcomes([space.parameters(point) for point in new], range(1))
+        scouted.update((point, error_of(outcomes)) for point, outcomes in zip(new, first, strict=True))
+        bound = _FAR_BEHIND * min(scouted.values(), default=0.0)
+        near = [(point, outcomes) for point, outcomes in zip(new, first, strict=True) if scouted[point] <= bound]
+        more = self.outcomes([space.parameters(point) for point, _ in near], range(1, self._scouts))
+        for (point, outcomes), others in zip(near, more, strict=True):
+            scouted[point] = error_of([*outcomes, *others])
 
     def _refine(self, space: Space, best: Point, scouted: dict[Point, float]) -> None:
         """Downhill from `best`, with steps that halve where no neighbour is better."""
