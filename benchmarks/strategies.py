@@ -46,7 +46,7 @@ def effort_for(truth: Truth, quick: bool) -> Effort:
     if quick:
         return Effort(choosing=3, reporting=5, seed=1)
     # A release of many cells is slow to measure, and averages over so many that fewer runs tell as much.
-    return Effort(choosing=4, reporting=5, seed=1) if truth.cells > MANY_CELLS else Effort(6, 15, seed=1)
+    return Effort(choosing=4, reporting=5, seed=1) if truth.cells > MANY_CELLS else Effort(5, 12, seed=1)
 
 
 def kinds_for(setting: Setting) -> list[str]:

@@ -1,8 +1,7 @@
 """The best parameters of one strategy, in hindsight: over parameters, never over noise.
 
-Points of the grid are tried on a few draws of noise; the most promising ones then on all choosing draws, and the
-best of those is reported on draws that had no part in the choice. Chosen and reported on the same draws, the luckiest
-noise would win.
+Points of the grid are tried on a few draws of noise, and one leads only when it does on all choosing draws: of many
+points tried on few, the best has had luck. The winner is reported on draws that had no part in the choice.
 """
 
 from __future__ import annotations
@@ -19,6 +18,8 @@ SCOUTS = 3
 """Draws on which a point of the grid is tried, unless the first puts it this far behind the best:"""
 _FAR_BEHIND = 1.5
 FINALISTS = 5
+"""How many of the coarse grid's best are tried on all choosing draws; the first of these are followed downhill:"""
+_STARTS = 2
 _MOST_ROUNDS = 6
 _USUAL_ROUNDS = 3
 REPORTING = 1 << 20
@@ -57,24 +58,22 @@ class Search:
     ) -> None:
         self._trials, self._arguments, self._effort, self._on_part = trials, arguments, effort, on_part
         self._done, self._expected = 0, 1
-        self._scouts = min(SCOUTS, effort.choosing)
 
     def best(self, space: Space, also: Parameters | None = None) -> Found:
         """The best of the space, and of `also`: so the winner is never behind that on the choosing draws."""
-        scouted: dict[Point, float] = {}
-        self._expected = self._scouts * (len(space.coarse()) + _USUAL_ROUNDS * 2 * len(space.axes))
-        self._expected += FINALISTS * self._effort.choosing + 2 * self._effort.reporting
-        if space.axes:
-            self._scout(space, space.coarse(), scouted)
-            self._refine(space, min(scouted, key=scouted.__getitem__), scouted)
-        finalists = [space.parameters(point) for point in sorted(scouted, key=scouted.__getitem__)[:FINALISTS]]
-        if also is not None or not finalists:
-            finalists.append(dict(also or {}))
-        # With one finalist there is nothing to choose.
-        choosing = self.outcomes(finalists, range(self._effort.choosing if finalists[1:] else 0))
-        place = min(range(len(finalists)), key=lambda one: error_of(choosing[one]))
-        (reporting,) = self.report([finalists[place]])
-        return Found(finalists[place], choosing[place], reporting, max(1, len(scouted)))
+        grid = _Grid(self, space, min(SCOUTS, self._effort.choosing), self._effort.choosing)
+        self._expected = len(space.coarse()) + _USUAL_ROUNDS * 2 * SCOUTS * len(space.axes)
+        self._expected += 2 * FINALISTS * self._effort.choosing + 2 * self._effort.reporting
+        if not space.axes:
+            (reporting,) = self.report([also or {}])
+            return Found(also or {}, [], reporting, 1)
+        parameters, choosing = grid.winner()
+        if also is not None:
+            (of_also,) = self.outcomes([also], range(self._effort.choosing))
+            if error_of(of_also) <= error_of(choosing):
+                parameters, choosing = dict(also), of_also
+        (reporting,) = self.report([parameters])
+        return Found(parameters, choosing, reporting, len(grid.tried))
 
     def report(self, candidates: Sequence[Parameters]) -> list[list[Outcome]]:
         """Every candidate on the draws that no choice has seen."""
@@ -98,30 +97,71 @@ class Search:
         if self._on_part is not None:
             self._on_part(min(1.0, self._done / self._expected))
 
-    def _scout(self, space: Space, points: Sequence[Point], scouted: dict[Point, float]) -> None:
-        """Tries what was not tried yet. Who is far behind after one draw gets no other: most of a coarse grid is."""
-        new = [point for point in dict.fromkeys(points) if point not in scouted]
-        first = self.outcomes([space.parameters(point) for point in new], range(1))
-        scouted.update((point, error_of(outcomes)) for point, outcomes in zip(new, first, strict=True))
-        bound = _FAR_BEHIND * min(scouted.values(), default=0.0)
-        near = [(point, outcomes) for point, outcomes in zip(new, first, strict=True) if scouted[point] <= bound]
-        more = self.outcomes([space.parameters(point) for point, _ in near], range(1, self._scouts))
-        for (point, outcomes), others in zip(near, more, strict=True):
-            scouted[point] = error_of([*outcomes, *others])
 
-    def _refine(self, space: Space, best: Point, scouted: dict[Point, float]) -> None:
-        """Downhill from `best`, with steps that halve where no neighbour is better."""
-        step = max(1, space.stride // 2)
+class _Grid:
+    """What is known of the points of a space."""
+
+    def __init__(self, search: Search, space: Space, scouts: int, choosing: int) -> None:
+        self._search, self._space, self._scouts, self._choosing = search, space, scouts, choosing
+        self.tried: dict[Point, list[Outcome]] = {}
+
+    def winner(self) -> tuple[Parameters, list[Outcome]]:
+        """The best point found from the coarse grid's best ones, each followed downhill."""
+        self._scout(self._space.coarse())
+        promising = sorted(self.tried, key=self._error)[:FINALISTS]
+        self._try(promising, self._choosing)
+        starts = sorted(promising, key=self._error)[:_STARTS]
+        best = min((self._downhill(start) for start in starts), key=self._error)
+        return self._space.parameters(best), self.tried[best]
+
+    def _downhill(self, best: Point) -> Point:
+        """Steps to a neighbour, or along all axes at once that lead down, and halves them where none does."""
+        step = max(1, self._space.stride // 2)
         for _ in range(_MOST_ROUNDS):
-            around = space.neighbours(best, step)
-            self._scout(space, around, scouted)
-            nearest = min(around, key=scouted.__getitem__, default=best)
-            if scouted[nearest] < scouted[best]:
-                best = nearest
+            around = self._space.neighbours(best, step)
+            self._scout(around, best)
+            better = sorted((point for point in around if self._error(point) < self._error(best)), key=self._error)
+            leader = self._leader([best, *better[:1], _together(best, better)])
+            if leader != best:
+                best = leader
             elif step == 1:
-                return
+                break
             else:
                 step //= 2
+        return best
+
+    def _error(self, point: Point) -> float:
+        return error_of(self.tried[point])
+
+    def _scout(self, points: Sequence[Point], best: Point | None = None) -> None:
+        """Tries what was not tried yet. Who is far behind after one draw gets no other: most of a coarse grid is."""
+        new = [point for point in dict.fromkeys(points) if point not in self.tried]
+        self._try(new, 1)
+        bound = _FAR_BEHIND * (min(map(self._error, self.tried)) if best is None else self._error(best))
+        self._try([point for point in new if self._error(point) <= bound], self._scouts)
+
+    def _leader(self, points: Sequence[Point]) -> Point:
+        """The best of them on all choosing draws."""
+        self._try(list(dict.fromkeys(points)), self._choosing)
+        return min(points, key=self._error)
+
+    def _try(self, points: Sequence[Point], draws: int) -> None:
+        """Goes on with each until it has had so many draws."""
+        for done in sorted({len(self.tried.get(point, ())) for point in points}):
+            alike = [point for point in points if len(self.tried.get(point, ())) == done]
+            found = self._search.outcomes([self._space.parameters(point) for point in alike], range(done, draws))
+            for point, outcomes in zip(alike, found, strict=True):
+                self.tried.setdefault(point, []).extend(outcomes)
+
+
+def _together(origin: Point, better: Sequence[Point]) -> Point:
+    """All the steps from `origin` that made it better, the best one along each axis."""
+    moved: dict[int, int] = {}
+    for point in better:
+        for place, (here, there) in enumerate(zip(origin, point, strict=True)):
+            if here != there:
+                moved.setdefault(place, there)
+    return tuple(moved.get(place, here) for place, here in enumerate(origin))
 
 
 def error_of(outcomes: Sequence[Outcome]) -> float:

@@ -25,7 +25,7 @@ _USUAL_GROUPS = 16
 _DECISION_RATIOS = (Fraction(1, 30), Fraction(1, 10), Fraction(1, 3), Fraction(1))
 _THRESHOLD_STEPS = 9
 _FLOORS = (0.0, 0.5, 1.0, 2.0)
-_KP = (0.1, 0.3, 1.0, 3.0)
+_KP = (0.0, 0.3, 1.0)
 _KI = (0.0, 0.1)
 
 
@@ -85,32 +85,31 @@ def space_of(kind: str, common: Mapping[str, Any], truth: Truth) -> Space:
 
 
 def _distance_space(kind: str, common: Mapping[str, Any], truth: Truth, span: int) -> Space:
-    # More releases than every second point leave nothing to decide.
-    most = max(1, span // 2) if common["window"] is None else span
+    # With a horizon, one release or more than every second point leave nothing to decide.
+    least, most = (1, span) if common["horizon"] is None else (min(2, span), max(1, span // 2))
+    releases = tuple(number for number in _geometric(most, _RELEASES_RATIO) if number >= least) or (most,)
     groups = tuple(sorted({min(number, truth.cells) for number in _GROUPS} | {truth.cells}))
     axes = [
-        Axis("releases", _geometric(most, _RELEASES_RATIO), stride=2),
+        Axis("releases", releases, stride=2),
         Axis("threshold", tuple(range(_THRESHOLD_STEPS)), stride=2),
         Axis("groups", groups, start=groups.index(min(_USUAL_GROUPS, truth.cells))),
         Axis("decision_ratio", _DECISION_RATIOS, start=1),
     ]
     if kind in ADAPTIVE:
-        axes += [Axis("floor", _FLOORS, start=2), Axis("kp", _KP, start=2), Axis("ki", _KI)]
+        axes += [Axis("floor", _FLOORS, start=2), Axis("kp", _KP, stride=2), Axis("ki", _KI)]
     drifts: dict[tuple[int, int], int] = {}
 
     def build(values: dict[str, Any]) -> dict[str, Any]:
-        releases, number, ratio = values["releases"], values["groups"], values["decision_ratio"]
-        floor = noise_floor(
-            common["epsilon"] / (1 + ratio), releases, common["sensitivity"], truth.cells, groups=number
-        )
-        lag = ceil(span / releases)
+        wanted, number, ratio = values["releases"], values["groups"], values["decision_ratio"]
+        floor = noise_floor(common["epsilon"] / (1 + ratio), wanted, common["sensitivity"], truth.cells, groups=number)
+        lag = ceil(span / wanted)
         if (lag, number) not in drifts:
             drifts[lag, number] = truth.drift(lag, number)
         # From what noise alone makes of the distance to noise and the most that the data moves between two releases.
         low, high = floor / 2, 2 * floor + drifts[lag, number]
         threshold = low * (high / low) ** (values["threshold"] / (_THRESHOLD_STEPS - 1))
         parameters = {
-            "releases": releases,
+            "releases": wanted,
             "threshold": ceil(threshold),
             "groups": number,
             "decision_ratio": ratio,
