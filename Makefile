@@ -62,7 +62,7 @@ $(BENCH)/.installed: benchmarks/requirements.txt
 	@touch $@
 
 bench: install $(BENCH)/.installed $(BENCH)-kmeans/.installed $(BENCH)-privpfc/.installed \
-  $(BENCH)-copula/.installed ## benchmarks, as ratios against named peers or limits in the same run
+  $(BENCH)-copula/.installed $(BENCH)-strategies/.installed ## benchmarks, as ratios against named peers or limits in the same run
 	$(BIN)/python benchmarks/noise.py
 	$(BIN)/python benchmarks/filelog.py
 	$(BIN)/python benchmarks/population.py
@@ -74,6 +74,8 @@ bench: install $(BENCH)/.installed $(BENCH)-kmeans/.installed $(BENCH)-privpfc/.
 	$(BIN)/python benchmarks/privpfc.py --peer $(BENCH)-privpfc/bin/python
 	$(BIN)/python benchmarks/histograms.py
 	$(BIN)/python benchmarks/copula.py --peer $(BENCH)-copula/bin/python
+	$(BIN)/python benchmarks/strategies.py
+	$(BIN)/python benchmarks/strategies.py --held-out --peer $(BENCH)-strategies/bin/python
 
 docs: install ## regenerate the pages that are made from the code
 	$(BIN)/python -m streamdp.config.document > docs/configuration.md
@@ -87,5 +89,5 @@ lock: ## refresh constraints.txt from pyproject.toml (writes versions only, no a
 	rm -rf .lock-venv
 
 clean: ## remove what the targets made
-	rm -rf $(VENV) $(BENCH) .lock-venv .mypy_cache .ruff_cache .pytest_cache .hypothesis build *.egg-info
+	rm -rf $(VENV) $(BENCH)* .lock-venv .mypy_cache .ruff_cache .pytest_cache .hypothesis build *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

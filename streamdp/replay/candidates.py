@@ -23,8 +23,8 @@ from streamdp.strategies import STRATEGIES, StreamStrategy, make_strategy
 RELEASES = 10
 DECISION_RATIO = Fraction(1, 10)
 GROUPS = 16
-_DISTANCE = frozenset({"dsft", "dsat", "dsat_w"})
-_ADAPTIVE = frozenset({"dsat", "dsat_w"})
+DISTANCE = frozenset({"dsft", "dsat", "dsat_w"})
+ADAPTIVE = frozenset({"dsat", "dsat_w"})
 _SECTION: TypeAdapter[HistogramSection] = TypeAdapter(HistogramSection)
 
 Settings = Mapping[str, Mapping[str, str]]
@@ -108,16 +108,21 @@ def _defaults(config: StreamConfig, histogram: HistogramSection, view: View, kin
     )
     if kind == "fixed":
         return {"interval": ceil(span / releases)}
-    if kind not in _DISTANCE:
+    if kind not in DISTANCE:
         return {}
     shared = {name: given[name] for name in _SHARED if name in given}
-    if histogram.strategy in _DISTANCE:
+    if histogram.strategy in DISTANCE:
         return {"releases": releases, **shared}
     groups = min(GROUPS, view.cells)
     epsilon = config.epsilon * config.share(histogram) / (1 + DECISION_RATIO)
-    floor = 1.13 * releases * config.records_per_user / float(epsilon) * sqrt(view.cells * groups)
+    floor = noise_floor(epsilon, releases, config.records_per_user, view.cells, groups=groups)
     parameters: dict[str, Any] = {"releases": releases, "groups": groups, "threshold": ceil(2 * floor)}
-    return parameters | ({"threshold_low": float(ceil(floor))} if kind in _ADAPTIVE else {})
+    return parameters | ({"threshold_low": float(ceil(floor))} if kind in ADAPTIVE else {})
+
+
+def noise_floor(epsilon: Fraction, releases: int, sensitivity: int, cells: int, *, groups: int) -> float:
+    """About what the noise of a release makes of the distance over groups, when releases share `epsilon`."""
+    return 1.13 * releases * sensitivity / float(epsilon) * sqrt(cells * groups)
 
 
 _SHARED = ("threshold", "threshold_fraction", "expected_users", "decision_ratio", "groups")

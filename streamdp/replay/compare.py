@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from fractions import Fraction
+from statistics import stdev
 from typing import Any
 
 import numpy as np
@@ -149,7 +150,7 @@ class _Field:
         self.name = name
         self._queries = queries
         self._runs = [
-            (candidate, [_Run(candidate.make(_source(seed, run)), queries) for run in range(runs)])
+            (candidate, [_Run(candidate.make(source_of(seed, run)), queries) for run in range(runs)])
             for candidate in chosen
         ]
 
@@ -163,33 +164,38 @@ class _Field:
         return [self._standing(candidate, runs) for candidate, runs in self._runs]
 
     def _standing(self, candidate: Candidate, runs: Sequence[_Run]) -> Standing:
-        means = [_mean(run.absolute) for run in runs]
-        middle = _mean(means)
-        spread = math.sqrt(math.fsum((mean - middle) ** 2 for mean in means) / (len(means) - 1)) if means[1:] else 0.0
-        parameters = {name: _plain(value) for name, value in candidate.parameters.items()}
+        means = [mean_of(run.absolute) for run in runs]
+        middle = mean_of(means)
+        parameters = {name: plain(value) for name, value in candidate.parameters.items()}
         return Standing(
             histogram=self.name,
             strategy=candidate.kind,
             parameters=parameters,
             absolute=middle,
-            absolute_spread=spread,
-            relative=_mean([_mean(run.relative) for run in runs]),
-            l1=_mean([_mean(run.l1) for run in runs]),
-            releases=_mean([sum(run.released) for run in runs]),
+            absolute_spread=spread_of(means),
+            relative=mean_of([mean_of(run.relative) for run in runs]),
+            l1=mean_of([mean_of(run.l1) for run in runs]),
+            releases=mean_of([sum(run.released) for run in runs]),
             epsilon=float(max(run.most_spent for run in runs)),
             absolute_by_point=np.mean([run.absolute for run in runs], axis=0).tolist(),
             releases_by_point=np.mean([run.released for run in runs], axis=0).tolist(),
         )
 
 
-def _source(seed: int | None, run: int) -> NoiseSource | None:
+def source_of(seed: int | None, run: int) -> NoiseSource | None:
+    """The noise of a run; the system's own without a seed."""
     # The same noise for every strategy in run r would tie them together; their draws differ in number, so it does not.
     return None if seed is None else InsecureSeededSource(1_000_003 * seed + run)
 
 
-def _mean(values: Sequence[float]) -> float:
+def mean_of(values: Sequence[float]) -> float:
     return math.fsum(values) / len(values) if values else 0.0
 
 
-def _plain(value: Any) -> Any:
+def spread_of(values: Sequence[float]) -> float:
+    """The standard deviation."""
+    return stdev(values) if len(values) > 1 else 0.0
+
+
+def plain(value: Any) -> Any:
     return str(value) if isinstance(value, Fraction) else value

@@ -12,7 +12,7 @@ _WIDTH, _HEIGHT, _GAP = 860, 260, 70
 _LEFT, _RIGHT, _TOP = 70, 170, 50
 _MOST_STEPS = 400
 # Okabe and Ito's colours, which people who see few colours can tell apart.
-_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
 
 
 def to_svg(comparison: Comparison) -> str:
@@ -23,8 +23,8 @@ def to_svg(comparison: Comparison) -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" font-family="sans-serif"'
         ' font-size="12">',
         f'<rect width="{_WIDTH}" height="{height}" fill="white"/>',
-        _text(_LEFT, 22, f"{comparison.stream}: mean absolute error of random range counts", size=15),
-        _text(_LEFT, 38, f"{comparison.runs} runs; holds unreleased truth, as private as the trace", colour="#777"),
+        svg_text(_LEFT, 22, f"{comparison.stream}: mean absolute error of random range counts", size=15),
+        svg_text(_LEFT, 38, f"{comparison.runs} runs; holds unreleased truth, as private as the trace", colour="#777"),
     ]
     for place, name in enumerate(names):
         parts += _panel(name, comparison.of(name), _TOP + 18 + place * (_HEIGHT + _GAP))
@@ -44,16 +44,16 @@ def _panel(name: str, standings: Sequence[Standing], top: int) -> list[str]:
     def y(value: float) -> float:
         return top + _HEIGHT * (1 - (log10(max(value, 10.0**low)) - low) / (high - low))
 
-    parts = [_text(_LEFT, top - 6, name, size=13)]
+    parts = [svg_text(_LEFT, top - 6, name, size=13)]
     for power in range(low, high + 1):
         at = y(10.0**power)
         parts.append(f'<line x1="{_LEFT}" x2="{_LEFT + width}" y1="{at:.1f}" y2="{at:.1f}" stroke="#ddd"/>')
-        parts.append(_text(_LEFT - 6, at + 4, f"{10.0**power:g}", anchor="end"))
+        parts.append(svg_text(_LEFT - 6, at + 4, f"{10.0**power:g}", anchor="end"))
     for point in (1, (1 + points) // 2, points):
-        parts.append(_text(x(point), top + _HEIGHT + 16, str(point), anchor="middle"))
-    parts.append(_text(_LEFT + width / 2, top + _HEIGHT + 32, "time point", anchor="middle", colour="#777"))
+        parts.append(svg_text(x(point), top + _HEIGHT + 16, str(point), anchor="middle"))
+    parts.append(svg_text(_LEFT + width / 2, top + _HEIGHT + 32, "time point", anchor="middle", colour="#777"))
     for place, (standing, line) in enumerate(zip(standings, series, strict=True)):
-        colour = _COLOURS[place % len(_COLOURS)]
+        colour = COLOURS[place % len(COLOURS)]
         path = " ".join(f"{x(point):.1f},{y(value):.1f}" for point, value in line)
         parts.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="1.6"/>')
         at = top + 14 + 34 * place
@@ -61,9 +61,9 @@ def _panel(name: str, standings: Sequence[Standing], top: int) -> list[str]:
         parts.append(
             f'<line x1="{left}" x2="{left + 18}" y1="{at - 4}" y2="{at - 4}" stroke="{colour}" stroke-width="3"/>'
         )
-        parts.append(_text(left + 24, at, standing.strategy))
+        parts.append(svg_text(left + 24, at, standing.strategy))
         parts.append(
-            _text(left + 24, at + 14, f"{standing.absolute:.4g} ± {standing.absolute_spread:.2g}", colour="#777")
+            svg_text(left + 24, at + 14, f"{standing.absolute:.4g} ± {standing.absolute_spread:.2g}", colour="#777")
         )
     return parts
 
@@ -75,11 +75,7 @@ def _steps(values: Sequence[float]) -> list[tuple[float, float]]:
     return [(begin + (len(part) + 1) / 2, sum(part) / len(part)) for begin, part in stretches]
 
 
-def _number(value: float) -> str:
-    return f"{value:,.0f}" if value >= 1_000 else f"{value:.3g}"
-
-
-def _text(x: float, y: float, text: str, *, size: int = 12, anchor: str = "start", colour: str = "#222") -> str:
+def svg_text(x: float, y: float, text: str, *, size: int = 12, anchor: str = "start", colour: str = "#222") -> str:
     return (
         f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" text-anchor="{anchor}" fill="{colour}">{escape(text)}</text>'
     )

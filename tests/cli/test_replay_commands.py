@@ -126,6 +126,19 @@ def test_compare_prints_a_table_and_draws(taxi, tmp_path, capsys):
     assert {standing["strategy"] for standing in json.loads(capsys.readouterr().out)["standings"]} == {"fixed", "ba"}
 
 
+def test_compare_tunes(taxi, capsys):
+    trace, config = taxi
+    command = ["compare", trace, "--config", config, "--strategies", "fixed,ba", "--tune", "--runs", "2", "--seed", "3"]
+    assert main([*command, "--processes", "1"]) == 0
+    output = capsys.readouterr().out
+    assert "interval=" in output and "reported on 2 others" in output and "NOT private" in output
+    assert main([*command, "--processes", "2", "--json"]) == 0
+    found = {standing["strategy"]: standing for standing in json.loads(capsys.readouterr().out)["standings"]}
+    assert min(standing["ratio"] for standing in found.values()) == 1
+    assert found["fixed"]["chosen"] <= found["fixed"]["default_chosen"]
+    assert f"interval={found['fixed']['parameters']['interval']}" in output
+
+
 @pytest.mark.parametrize(
     "command, message",
     [
@@ -139,6 +152,8 @@ def test_compare_prints_a_table_and_draws(taxi, tmp_path, capsys):
         (["compare", "TRACE", "--config", "CONFIG", "--runs", "0"], "--runs"),
         (["compare", "TRACE", "--config", "CONFIG", "--strategies", "dsat"], "does not go with"),
         (["compare", "TRACE", "--config", "CONFIG", "--histogram", "x"], "no histogram x; there are grid"),
+        (["compare", "TRACE", "--config", "CONFIG", "--tune", "--set", "fixed.interval=2"], "leave out --set"),
+        (["compare", "TRACE", "--config", "CONFIG", "--tune", "--processes", "0"], "--processes is 1 or more"),
         (["record", "OUT"], "give either CONFIG, or --log"),
         (["record", "CONFIG", "OUT", "--topic", "t"], "--log and --topic go together"),
         (["record", "--log", "somewhere", "--topic", "t", "OUT", "--max", "0"], "--max"),

@@ -1,0 +1,166 @@
+"""Made-up traces for benchmarks/strategies.py, of other kinds than the fixtures: each moves in its own way.
+
+Users stand on a grid of `x` by `y` cells; a walk yields where everybody is at each point, -1 for who is not there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from math import pi, sin
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamdp.replay.draws import Draws
+from streamdp.replay.generate.scenario import (
+    DELETE,
+    Integers,
+    Piece,
+    Scenario,
+    closed,
+    table,
+    times,
+    upsert,
+    write_lines,
+)
+
+Floats = NDArray[np.float64]
+Walk = Callable[[Draws, int, int], Iterator[Integers]]
+"""From draws, users and points to everybody's cell at each point."""
+ABSENT = -1
+
+
+def scenario(name: str, about: str, users: int, points: int, shape: tuple[int, int], walk: Walk) -> Scenario:
+    def lines(draws: Draws, users: int, points: int, length: int) -> Iterator[Piece]:
+        records = [upsert(f'{{"x":{x},"y":{y}}}') for x in range(shape[0]) for y in range(shape[1])]
+        endings = table([*records, DELETE])
+        before = np.full(users, ABSENT, np.int64)
+        for time_point, where in enumerate(walk(draws, users, points), 1):
+            changed = np.flatnonzero(where != before)
+            before = where
+            chosen = np.where(where[changed] == ABSENT, len(records), where[changed])
+            yield from write_lines(changed, times(draws, len(changed), time_point, length), endings, chosen)
+            yield closed(time_point)
+
+    domain = "".join(
+        f'[domain.{axis}]\ntype = "integer"\nlow = 0\nhigh = {size - 1}\n\n'
+        for axis, size in zip("xy", shape, strict=True)
+    )
+    configuration = configuration_for(name, f"made up: {about}", domain, '"x", "y"')
+    return Scenario(name, about, users, points, configuration, lines)
+
+
+def configuration_for(
+    name: str, about: str, domain: str, attributes: str, *, length: str = "1h", more: str = ""
+) -> Callable[[int, int], str]:
+    """The TOML of a scenario with one histogram, named as the scenario is."""
+
+    def configuration(users: int, points: int) -> str:
+        return f"""\
+# {about}
+[stream]
+name = "{name}"
+
+{domain}[time]
+length = "{length}"
+{more}
+[privacy]
+epsilon = "1.0"
+horizon = {points}
+
+[[histogram]]
+name = "{name}"
+attributes = [{attributes}]
+strategy = "fixed"
+parameters = {{ interval = {max(1, points // 10)} }}
+
+[input]
+topics = ["{name}"]
+"""
+
+    return configuration
+
+
+def hill(shape: tuple[int, int], x: float, y: float, width: float) -> Floats:
+    """Weights of cells: a hill around a place, on a low plain."""
+    across, along = np.meshgrid(np.arange(shape[0]), np.arange(shape[1]), indexing="ij")
+    weights: Floats = (0.02 + np.exp(-(((across - x) ** 2 + (along - y) ** 2) / (2 * width**2)))).ravel()
+    return weights
+
+
+def drift(draws: Draws, users: int, points: int) -> Iterator[Integers]:
+    """Random steps with a wind from the west: many cells, and never a jump."""
+    x, y = (np.clip(20 + 8 * draws.normals(users), 0, 63).astype(np.int64) for _ in range(2))
+    for _ in range(points):
+        yield x * 64 + y
+        steps = draws.yes(0.05, users)
+        x = np.clip(x + steps * (draws.integers(4, users) - 1), 0, 63)
+        y = np.clip(y + steps * (draws.integers(3, users) - 1), 0, 63)
+
+
+def seasons(draws: Draws, users: int, points: int) -> Iterator[Integers]:
+    """A slow swing of 60 points and a faster one of 12: nobody is new, all change their minds."""
+    where = draws.choices(hill((8, 6), 4, 3, 2), users)
+    for point in range(points):
+        yield where
+        weights = hill((8, 6), 4 + 3 * sin(2 * pi * point / 60), 3 + sin(2 * pi * point / 12), 1.5)
+        where = np.where(draws.yes(0.15, users), draws.choices(weights, users), where)
+
+
+def regimes(draws: Draws, users: int, points: int) -> Iterator[Integers]:
+    """Stillness, a rush, a slow change and stillness again."""
+    where = draws.choices(hill((4, 4), 0, 0, 1), users)
+    for point in range(points):
+        yield where
+        part = point / points
+        rate = 0.1 if 0.35 < part < 0.5 else 0.01 if 0.65 < part < 0.85 else 0.0
+        where = np.where(draws.yes(rate, users), draws.choices(hill((4, 4), 3, 4 * part, 1), users), where)
+
+
+def large(draws: Draws, users: int, points: int) -> Iterator[Integers]:
+    """A million users, of whom few move at a time, towards a place that wanders."""
+    where = draws.choices(hill((16, 16), 3, 3, 4), users)
+    for point in range(points):
+        yield where
+        moving = draws.some(users, users // 400)
+        target = hill((16, 16), 3 + 10 * point / points, 8 + 5 * sin(2 * pi * point / 150), 3)
+        where = where.copy()
+        where[moving] = draws.choices(target, len(moving))
+
+
+def still(draws: Draws, users: int, points: int) -> Iterator[Integers]:
+    where = draws.choices(hill((8, 8), 3, 4, 2), users)
+    for _ in range(points):
+        yield where
+
+
+def still_wide(draws: Draws, users: int, points: int) -> Iterator[Integers]:
+    where = draws.choices(hill((32, 32), 10, 20, 6), users)
+    for _ in range(points):
+        yield where
+
+
+def launch(draws: Draws, users: int, points: int) -> Iterator[Integers]:
+    """A service that starts with few, grows, has a rhythm of seven, loses a region for a while and gains a crowd."""
+    where = np.full(users, ABSENT, np.int64)
+    for point in range(points):
+        part = point / points
+        wanted = 0.03 + 0.8 / (1 + np.exp(-10 * (part - 0.4))) + (0.15 if part > 0.7 else 0.0)
+        joining = (where == ABSENT) & draws.yes(0.3 * wanted if point else 0.03, users)
+        leaving = (where != ABSENT) & draws.yes(0.3 * (1 - wanted), users)
+        changing = (where != ABSENT) & draws.yes(0.02 + 0.02 * (point % 7 > 4), users)
+        moved = draws.choices(hill((10, 10), 2 + 6 * part, 5 + 2 * sin(2 * pi * point / 7), 2.5), users)
+        where = np.where(joining | changing, moved, np.where(leaving, ABSENT, where))
+        down = 0.55 < part < 0.6
+        yield np.where((where // 10 < 3) & down, ABSENT, where)
+
+
+DRIFT = scenario("drift", "random steps with a wind, on many cells", 50_000, 300, (64, 64), drift)
+SEASONS = scenario("seasons", "a slow and a fast swing", 15_000, 300, (8, 6), seasons)
+REGIMES = scenario("regimes", "stillness, a rush, slow change, among few", 1_000, 300, (4, 4), regimes)
+LARGE = scenario("large", "a million, of whom few move at a time", 1_000_000, 300, (16, 16), large)
+STILL = scenario("still", "nothing ever changes", 20_000, 300, (8, 8), still)
+STILL_WIDE = scenario("still_wide", "nothing ever changes, on many cells", 5_000, 300, (32, 32), still_wide)
+LAUNCH = scenario(
+    "launch", "a service that grows, fails in part and is found by a crowd", 30_000, 300, (10, 10), launch
+)

