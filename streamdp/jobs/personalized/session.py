@@ -69,6 +69,10 @@ class Session:
         noise = float((np.square(weights) * noises).sum())
         return Estimate(value, float((2 / noise) ** 0.5) if noise else inf)
 
+    def count(self, rows: npt.NDArray[np.bool_], spread: float, share: Fraction = Fraction(1)) -> float:
+        """How many rows are chosen, estimated. One row adds 1: the sensitivity is 1."""
+        return float(self.estimate(lambda weights: np.array([weights[rows].sum()]), 1, spread, share).value[0])
+
     @property
     def _users(self) -> float:
         return float(self.preferences.total) or float(len(self.preferences.epsilons))

@@ -21,7 +21,6 @@ from streamdp.jobs.kmeans.grids import PRUNED_THETA, pruned_outcome
 from streamdp.jobs.kmeans.rows import Rows, as_table
 from streamdp.jobs.kmeans.synopsis import Synopsis, cells_of, eugkm_cells, side_for
 from streamdp.jobs.kmeans.task import Task
-from streamdp.jobs.personalized.releases import Tally
 from streamdp.jobs.personalized.session import Session
 
 Floats = npt.NDArray[np.float64]
@@ -76,7 +75,7 @@ class RangeCounts:
                 values = np.asarray(X[column] if isinstance(X, Mapping) or hasattr(X, "columns") else X[:, column])
                 inside &= (values >= low) & (values <= high)
             width = self.width(query)
-            counts[place] = session.estimate(_counter(inside), 1, width * (1 - width), share).value[0]
+            counts[place] = session.count(inside, width * (1 - width), share)
         return {"counts": counts}
 
     def width(self, query: Mapping[Any, Range]) -> float:
@@ -151,7 +150,7 @@ class Mean:
         parts = on_lattice((np.clip(table, bounds.low, bounds.high) - bounds.middle) / half)
         whole = _whole(table)
         sums = sums_of(parts, session, Fraction(1, 2))
-        counted = session.estimate(_counter(whole), 1, 0.0, Fraction(1, 2)).value[0]
+        counted = session.count(whole, 0.0, Fraction(1, 2))
         means = bounds.middle + sums * half / max(counted, 1.0)
         return {"means": np.clip(means, bounds.low, bounds.high)}
 
@@ -205,10 +204,6 @@ def binned(cells: npt.NDArray[np.int64], weights: npt.NDArray[np.int64], size: i
 def _whole(table: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
     whole: npt.NDArray[np.bool_] = np.logical_not(np.isnan(table.astype(np.float64)).any(axis=1))
     return whole
-
-
-def _counter(rows: npt.NDArray[np.bool_]) -> Tally:
-    return lambda weights: np.array([weights[rows].sum()])
 
 
 def on_lattice(parts: Floats) -> Floats:
