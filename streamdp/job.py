@@ -19,7 +19,8 @@ class Job:
 
     `time_point` is that of the snapshot it reads, at which it is charged; None when it was refused. An admitted job is
     charged, and runs until it has a result, fails or is cancelled. `result` is what the worker gave back, until it
-    is published at the boundary `published_at`.
+    is published at the boundary `published_at`. `amounts` is what each level of privacy pays, strictest first, when the
+    job is personalised; `epsilon` is the largest of them.
     """
 
     job_id: str
@@ -31,6 +32,7 @@ class Job:
     reason: str | None = None
     result: bytes | None = field(default=None, repr=False)
     published_at: int | None = None
+    amounts: tuple[Fraction, ...] | None = None
 
     @property
     def owner(self) -> str:

@@ -40,6 +40,7 @@ def disagreements(sections: Mapping[str, Any]) -> list[Fault]:
         *_topic_faults(sections),
         *_owner_faults(sections),
         *_histogram_faults(sections),
+        *_preference_faults(sections),
         *_job_faults(sections["jobs"]),
     ]
 
@@ -105,6 +106,39 @@ def _histogram_faults(sections: Mapping[str, Any]) -> Iterator[Fault]:
             yield Fault(f"{path}.share", "missing, and the others leave nothing; lower theirs")
         yield from _span_faults(path, histogram, privacy)
         yield from _strategy_faults(path, histogram, sections["domain"], privacy, share_of.get(histogram.name))
+
+
+def _preference_faults(sections: Mapping[str, Any]) -> Iterator[Fault]:
+    privacy, histograms, source = sections["privacy"], sections["histogram"], sections["input"]
+    if privacy is None or privacy.preferences is None:
+        return
+    preferences, most = privacy.preferences, privacy.epsilon
+    levels = preferences.build_levels()
+    for level in levels:
+        if level.epsilon > most:
+            where = "classes" if level.name in preferences.classes else "levels"
+            yield Fault(
+                f"privacy.preferences.{where}",
+                f"found {exact_text(level.epsilon)}; nobody spends more than the privacy.epsilon, {exact_text(most)}",
+            )
+    taken = (
+        ()
+        if sections["stream"] is None or sections["output"] is None
+        else output_topics(sections["stream"], sections["output"])
+    )
+    if source is not None and preferences.topic in (*source.topics, *taken):
+        yield Fault("privacy.preferences.topic", f"found {preferences.topic!r}, which holds something else")
+    jobs = None if sections["jobs"] is None else sections["jobs"].share
+    names = {getattr(histogram, "name", None) for histogram in histograms}
+    if any(isinstance(histogram, Unsound) for histogram in histograms) or len(names) < len(histograms):
+        return
+    reserved = sum(shares(histograms, jobs).values()) * most
+    if reserved > levels[0].epsilon:
+        yield Fault(
+            "histogram",
+            f"found shares that take epsilon {exact_text(reserved)} of everybody, and {levels[0].name!r} allows"
+            f" {exact_text(levels[0].epsilon)}; lower the shares of the histograms",
+        )
 
 
 def _job_faults(jobs: Jobs | None) -> Iterator[Fault]:

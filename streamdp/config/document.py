@@ -14,6 +14,7 @@ from pydantic import BaseModel
 from streamdp.config.attributes import Categorical, HistogramAttribute, Integer, Real
 from streamdp.config.histograms import AdaptiveParameters, Baseline, DistanceParameters, FixedParameters
 from streamdp.config.observe import Observe
+from streamdp.config.preferences import Preferences
 from streamdp.config.sections import (
     DeadLetters,
     Input,
@@ -61,6 +62,7 @@ TABLES: tuple[tuple[str, type[BaseModel]], ...] = (
     ("[domain.NAME] of type real", Real),
     ("[time]", Time),
     ("[privacy]", Privacy),
+    ("[privacy.preferences]", Preferences),
     ("[[histogram]]", Baseline),
     ("[[histogram]], an entry of attributes", HistogramAttribute),
     ("[histogram.parameters] for fixed", FixedParameters),

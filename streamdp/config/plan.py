@@ -9,6 +9,7 @@ from math import ceil, exp, pi, sinh, sqrt
 from streamdp.config.histograms import HistogramSection
 from streamdp.config.stream import StreamConfig
 from streamdp.domain import View
+from streamdp.privacy.levels import Level
 
 
 @dataclass(frozen=True)
@@ -51,12 +52,16 @@ class StreamPlan:
     config: StreamConfig
     histograms: tuple[HistogramPlan, ...]
     epsilon_left: Fraction
-    """What jobs may spend: over the horizon, or in every window."""
+    """What jobs may spend of everybody alike: over the horizon, or in every window."""
 
     @property
     def span(self) -> int:
         """Time points that share one epsilon."""
         return self.config.horizon or self.config.window or 0
+
+    def left_of(self, level: Level) -> Fraction:
+        """What jobs may spend of a user of this level: the histograms take the same of everybody."""
+        return level.epsilon - sum((histogram.epsilon for histogram in self.histograms), Fraction(0))
 
     @property
     def guaranteed(self) -> bool:
@@ -74,7 +79,9 @@ def plan(config: StreamConfig) -> StreamPlan:
         _histogram_plan(config, histogram, view)
         for histogram, view in zip(config.histogram, config.build_views(), strict=True)
     )
-    return StreamPlan(config, histograms, config.epsilon * config.share_left)
+    reserved = sum((histogram.epsilon for histogram in histograms), Fraction(0))
+    least = config.levels[0].epsilon if config.levels else config.epsilon
+    return StreamPlan(config, histograms, least - reserved)
 
 
 def _histogram_plan(config: StreamConfig, histogram: HistogramSection, view: View) -> HistogramPlan:

@@ -26,7 +26,7 @@ def as_text(plan: StreamPlan) -> str:
     ]
     for histogram in plan.histograms:
         lines += ["", f"Histogram {histogram.name}", *_items(_histogram_sentences(histogram, plan))]
-    lines += ["", "What is left for jobs", *_items([_left(plan)])]
+    lines += ["", "What is left for jobs", *_items([_left(plan), *_left_by_level(plan)])]
     return "\n".join(lines)
 
 
@@ -61,6 +61,10 @@ def as_json(plan: StreamPlan) -> dict[str, Any]:
             for histogram in plan.histograms
         ],
         "epsilon_left_for_jobs": exact_text(plan.epsilon_left),
+        "levels": [
+            {"name": level.name, "epsilon": exact_text(level.epsilon), "left_for_jobs": exact_text(plan.left_of(level))}
+            for level in config.levels
+        ],
     }
 
 
@@ -95,6 +99,14 @@ def protection(plan: StreamPlan) -> Iterator[str]:
                 f" user's last message, so a single message is protected at epsilon ="
                 f" {decimal_text(plan.message_epsilon)}."
             )
+    if config.levels:
+        listed = ", ".join(f"{level.name} at {decimal_text(level.epsilon)}" for level in config.levels)
+        yield (
+            f"Every user has their own epsilon, from a public table: {listed}. Where epsilon is said above, a user's"
+            f" own counts. Who has no entry is {config.levels[0].name}; a number is rounded down to one of these; a"
+            " preference that changes later is kept at the smaller. What a preference itself tells about somebody is"
+            " public, and personalised results are off where preferences go with the data."
+        )
     who = "message key" if config.input.user_field is None else f"value of the field {config.input.user_field!r}"
     yield (
         f"A user is a {who}, with at most {_count(config.records_per_user, 'record')} at a time. A person under k keys"
@@ -153,11 +165,23 @@ def _noise_sentence(opening: str, noise: Noise, histogram: HistogramPlan) -> str
 
 def _left(plan: StreamPlan) -> str:
     if not plan.epsilon_left:
-        return "Nothing: the histograms take all of epsilon. Lower their shares to leave some."
+        of = f" of the level {plan.config.levels[0].name}" if plan.config.levels else ""
+        return f"Nothing: the histograms take all of epsilon{of}. Lower their shares to leave some."
     where = "over the horizon" if plan.config.horizon is not None else f"in every window of {plan.span} points"
     each = plan.config.jobs.most_epsilon
     most = "" if each is None else f" One job may ask for at most {decimal_text(each)}."
-    return f"epsilon {decimal_text(plan.epsilon_left)} {where} ({_percent(plan.config.share_left)} of the whole).{most}"
+    share = plan.epsilon_left / plan.config.epsilon
+    return f"epsilon {decimal_text(plan.epsilon_left)} {where} ({_percent(share)} of the whole).{most}"
+
+
+def _left_by_level(plan: StreamPlan) -> Iterator[str]:
+    if not plan.config.levels:
+        return
+    left = ", ".join(f"{level.name} {decimal_text(plan.left_of(level))}" for level in plan.config.levels)
+    yield (
+        f"By level: {left}. A personalised job asks the most liberal level for its epsilon and every other in"
+        " proportion to this; any other job asks the same of everybody, so the strictest level bounds it."
+    )
 
 
 def _guarantee(plan: StreamPlan) -> str:

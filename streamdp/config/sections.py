@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from pydantic import AwareDatetime, Field, StringConstraints, model_validator
 
 from streamdp.config.kafka import InputKafka, OutputKafka
+from streamdp.config.preferences import Preferences
 from streamdp.config.section import Section
 from streamdp.config.values import Duration, Name, PositiveDuration, PositiveExact, Share, Topic
 
@@ -87,6 +88,8 @@ class Privacy(Section):
     """w-event: the guarantee covers every window of this many time points, for ever. Either this or `horizon`."""
     records_per_user: int = Field(default=1, ge=1)
     """How many records a user may hold at once; all noise grows with it. More than 1 needs `[input] record_id`."""
+    preferences: Preferences | None = None
+    """Every user with their own epsilon, none above `epsilon`; everybody has `epsilon` when left out."""
 
     @model_validator(mode="after")
     def _one_guarantee(self) -> Privacy:

@@ -17,6 +17,7 @@ from streamdp.config.observe import Observe
 from streamdp.config.section import Section
 from streamdp.config.sections import DeadLetters, Input, Jobs, Journal, Output, Privacy, Stream, Time
 from streamdp.domain import Domain, View
+from streamdp.privacy.levels import Level
 from streamdp.privacy.noise import NoiseSource
 from streamdp.strategies import Strategy, make_strategy
 from streamdp.transport.kafka_keys import KafkaSettings, client_settings
@@ -82,6 +83,17 @@ class StreamConfig(Section):
     @property
     def records_per_user(self) -> int:
         return self.privacy.records_per_user
+
+    @property
+    def levels(self) -> tuple[Level, ...]:
+        """The levels of privacy that preferences are kept at, strictest first; none when everybody has epsilon."""
+        return () if self.privacy.preferences is None else self.privacy.preferences.build_levels()
+
+    @property
+    def preferences_path(self) -> Path | None:
+        """The file with the table of preferences; None when there is none, or it is a topic."""
+        preferences = self.privacy.preferences
+        return None if preferences is None or preferences.path is None else self._directory / preferences.path
 
     @property
     def output_prefix(self) -> str:

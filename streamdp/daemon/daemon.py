@@ -20,6 +20,7 @@ from types import FrameType
 from streamdp.config import StreamConfig
 from streamdp.daemon import steps
 from streamdp.daemon.jobs import JobDesk
+from streamdp.daemon.preferences import PreferenceDesk
 from streamdp.daemon.schedule import Closed, Cut, Metronome, now_ms
 from streamdp.daemon.start import checkpoint_cut, input_identity, start
 from streamdp.engine import (
@@ -85,7 +86,8 @@ class Daemon:
         )
         self._stop_asked = False
         self._is_input_lost = self._is_cut_awaited = False
-        self._jobs = JobDesk(config, self._held.journal, target, self._engine)
+        preferences = PreferenceDesk.of(config, self._held.journal, source)
+        self._jobs = JobDesk(config, self._held.journal, target, self._engine, preferences)
         self._boundary = self._held.schedule.point_at(now_ms())
         self._metronome = Metronome(
             self._held.schedule,
@@ -254,6 +256,7 @@ class Daemon:
         actions = self._engine.handle(BoundaryPassed(self._jobs.has_snapshot(time_point)))
         if not actions and position is None:
             return
+        self._jobs.relevel(actions, time_point)
         stored = _messages_of(actions, opened)
         self._held.journal.commit_jobs(JobsCommit(time_point, *_jobs_of(actions), stored, position))
         self._observer.decided(time_point, actions)
@@ -324,7 +327,7 @@ def _jobs_of(actions: Sequence[Action]) -> tuple[list[Job], list[ledger.Charge]]
     """Jobs to save, and every charge."""
     jobs = [action.job for action in actions if isinstance(action, SaveJob)]
     charges = [
-        ledger.Charge(action.time_point, action.owner, action.epsilon, action.purpose, action.counted)
+        ledger.Charge(action.time_point, action.owner, action.epsilon, action.purpose, action.counted, action.amounts)
         for action in actions
         if isinstance(action, Charge)
     ]

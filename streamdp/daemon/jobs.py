@@ -16,6 +16,7 @@ from pathlib import Path
 
 from streamdp.config import StreamConfig
 from streamdp.daemon import steps
+from streamdp.daemon.preferences import PreferenceDesk
 from streamdp.engine import Action, Engine, JobFinished, SaveJob, StartJob, StopJob, Topics
 from streamdp.job import Job
 from streamdp.jobs import worker
@@ -23,7 +24,7 @@ from streamdp.jobs.catalogue import KINDS
 from streamdp.jobs.pool import JobFailed, JobFuture, Limits, SpawnExecutor
 from streamdp.jobs.request import Rules, read_request
 from streamdp.journal import JobsCommit, Journal
-from streamdp.population import Population, write_snapshot
+from streamdp.population import Population, relevel, write_snapshot
 from streamdp.transport.base import TopicPartition, Transport, Unreachable
 
 log = logging.getLogger("streamdp.jobs")
@@ -36,8 +37,15 @@ REQUEST_BYTES_AT_ONCE = 1 << 20
 class JobDesk:
     """Requests, snapshots and workers of one stream. Jobs that a crash interrupted start again with `resume`."""
 
-    def __init__(self, config: StreamConfig, journal: Journal, target: Transport, engine: Engine) -> None:
-        self._journal, self._engine = journal, engine
+    def __init__(
+        self,
+        config: StreamConfig,
+        journal: Journal,
+        target: Transport,
+        engine: Engine,
+        preferences: PreferenceDesk | None = None,
+    ) -> None:
+        self._journal, self._engine, self._preferences = journal, engine, preferences
         self._directory = config.snapshot_path
         self._ledger = journal.ledger
         self._rules = rules_of(config)
@@ -112,12 +120,26 @@ class JobDesk:
     def freeze(self, actions: Iterable[Action], population: Population, time_point: int) -> None:
         """Before the commit: the snapshot that the admitted jobs read, and the last one, for jobs to come."""
         wanted = any(isinstance(action, StartJob) for action in actions)
-        last = self._engine.ended and self._ledger.left(time_point) > 0
+        last = self._engine.ended and max(self._ledger.left_by_level(time_point)) > 0
         if wanted or last:
             steps.reach("admit.before")
             self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            write_snapshot(population, self._directory, time_point)
+            levels = None if self._preferences is None else self._preferences.current()
+            write_snapshot(
+                population,
+                self._directory,
+                time_point,
+                # Whose level changes after the horizon's end is found in the last snapshot by their digest.
+                with_users=last and levels is not None,
+                levels=levels,
+                level_count=len(self._ledger.terms.levels),
+            )
             steps.reach("admit.frozen")
+
+    def relevel(self, actions: Iterable[Action], time_point: int) -> None:
+        """After the horizon's end, before the commit: gives the last snapshot the levels that users have by now."""
+        if self._preferences is not None and any(isinstance(action, StartJob) for action in actions):
+            relevel(self._snapshot(time_point), self._preferences.current(), len(self._ledger.terms.levels))
 
     def carry_out(self, actions: Iterable[Action]) -> None:
         """After the commit: starts and stops workers."""
@@ -146,6 +168,8 @@ class JobDesk:
         """Ends the workers. Their jobs run again at the next start, as after a crash."""
         self._pool.shutdown(cancel_futures=True)
         self._reader.close()
+        if self._preferences is not None:
+            self._preferences.close()
         self._progress_file.unlink(missing_ok=True)
 
     # Inside
@@ -154,7 +178,7 @@ class JobDesk:
         assert job.time_point is not None  # it was admitted
         log.info("job started", extra={"fields": {"job": job.job_id, "kind": job.kind, "time_point": job.time_point}})
         self._running[job.job_id] = self._pool.submit(
-            worker.run, job.kind, job.epsilon, dict(job.params), self._snapshot(job.time_point)
+            worker.run, job.kind, job.epsilon, dict(job.params), self._snapshot(job.time_point), job.amounts
         )
 
     def _snapshot(self, time_point: int) -> Path:
@@ -189,7 +213,8 @@ class JobDesk:
 def rules_of(config: StreamConfig) -> Rules:
     """What jobs of this stream may ask."""
     kinds = tuple(KINDS) if config.jobs.kinds is None else tuple(config.jobs.kinds)
-    return Rules(config.build_domain(), config.records_per_user, kinds, config.jobs.most_epsilon)
+    levels = len(config.levels)
+    return Rules(config.build_domain(), config.records_per_user, kinds, config.jobs.most_epsilon, levels)
 
 
 def read_progress(config: StreamConfig) -> dict[str, tuple[int, int] | None]:

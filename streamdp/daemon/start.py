@@ -60,9 +60,9 @@ def terms_of(config: StreamConfig) -> Terms:
     """What the ledger promises, and to whom."""
     user = config.input.user
     if config.horizon is not None:
-        return Terms.finite_horizon(config.epsilon, config.horizon, config.records_per_user, user)
+        return Terms.finite_horizon(config.epsilon, config.horizon, config.records_per_user, user, config.levels)
     assert config.window is not None  # a configuration has one of the two
-    return Terms.w_event(config.epsilon, config.window, config.records_per_user, user)
+    return Terms.w_event(config.epsilon, config.window, config.records_per_user, user, config.levels)
 
 
 def open_journal(config: StreamConfig, source: Transport) -> Journal:

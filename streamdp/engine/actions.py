@@ -14,13 +14,15 @@ from streamdp.job import Job
 
 @dataclass(frozen=True, slots=True)
 class Charge:
-    """An entry of the ledger: the audit trail under the reservation of `owner`, or a job's charge (`counted`)."""
+    """An entry of the ledger: the audit trail under the reservation of `owner`, or a job's charge (`counted`),
+    by level of privacy when it has `amounts`."""
 
     time_point: int
     owner: str
     epsilon: Fraction
     purpose: str
     counted: bool = False
+    amounts: tuple[Fraction, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

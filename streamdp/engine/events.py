@@ -38,7 +38,8 @@ class PointClosed:
 class JobRequested:
     """Somebody asks for a job; decided at the next boundary.
 
-    `refusal` is what is wrong with the request by itself (then `job_id` and `epsilon` may be missing).
+    `refusal` is what is wrong with the request by itself (then `job_id` and `epsilon` may be missing). `by_level` says
+    that each level of privacy pays its own amount, and `epsilon` is what the most liberal one pays.
     """
 
     job_id: str | None
@@ -46,6 +47,7 @@ class JobRequested:
     epsilon: Fraction | None = None
     params: Mapping[str, Any] = field(default_factory=dict, repr=False)
     refusal: str | None = None
+    by_level: bool = False
 
 
 @dataclass(frozen=True, slots=True)

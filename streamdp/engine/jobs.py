@@ -29,6 +29,8 @@ class Budget(Protocol):
 
     def check_book(self, entries: Iterable[ledger.Charge]) -> None: ...
 
+    def amounts(self, epsilon: Fraction) -> tuple[Fraction, ...]: ...
+
 
 class Jobs:
     """Every job of one stream that may still cause something.
@@ -97,6 +99,8 @@ class Jobs:
             text, rows = (None, []) if job.result is None else result_messages.unpack(job.result)
             header = self._header(time_point, job.job_id, job.kind, job.state)
             header |= {"epsilon": to_text(job.epsilon), "time_point": job.time_point}
+            if job.amounts is not None:
+                header["epsilon_by_level"] = [to_text(amount) for amount in job.amounts]
             if job.reason is not None:
                 header["reason"] = job.reason
             if rows:
@@ -119,16 +123,18 @@ class Jobs:
             return self._refuse(event, time_point, f"{self._most_waiting} jobs are open already; ask again later")
         if not snapshot:
             return self._refuse(event, time_point, "the snapshot of the last time point is gone")
-        charge = ledger.Charge(time_point, owner_of(event.job_id), event.epsilon, event.kind)
         try:
+            amounts = self._budget.amounts(event.epsilon) if event.by_level else None
+            charge = ledger.Charge(time_point, owner_of(event.job_id), event.epsilon, event.kind, amounts=amounts)
             self._budget.check_book([*pending, charge])
         except ledger.BudgetExceeded as error:
             return self._refuse(event, time_point, *_why(error))
         pending.append(charge)
-        job = Job(event.job_id, event.kind, event.epsilon, event.params, "admitted", time_point)
+        job = Job(event.job_id, event.kind, event.epsilon, event.params, "admitted", time_point, amounts=amounts)
         self._known.add(_topic_key(job.job_id))
         self._open[job.job_id] = job
-        return [Charge(time_point, job.owner, job.epsilon, job.kind, counted=True), SaveJob(job), StartJob(job)]
+        booked = Charge(time_point, job.owner, job.epsilon, job.kind, counted=True, amounts=amounts)
+        return [booked, SaveJob(job), StartJob(job)]
 
     def _refuse(
         self,
@@ -189,5 +195,7 @@ def _topic_key(job_id: str) -> str:
 
 def _why(error: ledger.BudgetExceeded) -> tuple[str, dict[str, Any]]:
     returns = "it never will" if error.returns_at is None else f"it fits from time point {error.returns_at} on"
-    reason = f"epsilon {decimal_text(error.asked)} does not fit: {decimal_text(error.left)} is left; {returns}"
-    return reason, {"epsilon_left": to_text(error.left), "returns_at": error.returns_at}
+    whose = "" if error.level is None else f" to users of the level {error.level!r}"
+    reason = f"epsilon {decimal_text(error.asked)} does not fit: {decimal_text(error.left)} is left{whose}; {returns}"
+    details = {"epsilon_left": to_text(error.left), "returns_at": error.returns_at}
+    return reason, details if error.level is None else details | {"level": error.level}

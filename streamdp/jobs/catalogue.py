@@ -12,9 +12,9 @@ from pydantic import ValidationError
 from streamdp.domain import Domain
 from streamdp.jobs.base import ParameterError
 from streamdp.jobs.kind import Kind, Parameters
-from streamdp.jobs.kinds import copula, kmeans, privpfc
+from streamdp.jobs.kinds import copula, kmeans, personalized, privpfc
 
-KINDS: dict[str, Kind[Any]] = {kind.name: kind for kind in (copula.KIND, kmeans.KIND, privpfc.KIND)}
+KINDS: dict[str, Kind[Any]] = {kind.name: kind for kind in (copula.KIND, kmeans.KIND, personalized.KIND, privpfc.KIND)}
 
 
 def checked(

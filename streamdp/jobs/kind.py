@@ -51,15 +51,21 @@ class Kind(Generic[P]):
 
     `check` raises ParameterError for what is wrong with parameters, epsilon and the public domain together: what is
     found later costs the charge. `run` spends at most `epsilon` for the presence of a user with up to
-    `snapshot.records_per_user` rows, and is total: every snapshot yields an output.
+    `snapshot.records_per_user` rows, and is total: every snapshot yields an output. A kind that spends by level of
+    privacy has `run_by_level` instead: it spends at most `amounts[l]` for a user of level l.
     """
 
     name: str
     summary: str
     parameters: type[P]
     check: Callable[[P, Fraction, Domain, int], None]
-    run: Callable[[P, Fraction, Snapshot], Output]
+    run: Callable[[P, Fraction, Snapshot], Output] | None = None
     makes_rows: bool = False
+    run_by_level: Callable[[P, Sequence[Fraction], Snapshot], Output] | None = None
+
+    @property
+    def is_by_level(self) -> bool:
+        return self.run_by_level is not None
 
 
 def numeric_attributes(domain: Domain, names: Sequence[str] | None) -> list[Attribute]:

@@ -34,6 +34,8 @@ class Rules:
     records_per_user: int
     kinds: Collection[str]
     most_epsilon: Fraction | None = None
+    levels: int = 0
+    """How many levels of privacy the stream has."""
 
 
 class Refused(ParameterError):
@@ -65,7 +67,7 @@ def read_request(value: bytes | None, rules: Rules) -> JobRequested | CancelRequ
         if not isinstance(params, dict):
             raise Refused("params: give an object")
         checked(KINDS[name], params, epsilon, rules.domain, rules.records_per_user)
-        return JobRequested(job_id, kind, epsilon, params)
+        return JobRequested(job_id, kind, epsilon, params, by_level=KINDS[name].is_by_level)
     except ParameterError as error:
         return JobRequested(job_id, kind, epsilon, refusal=str(error))
 
@@ -97,6 +99,8 @@ def _kind(value: Any, rules: Rules) -> str:
         raise Refused(f"kind: unknown; there are: {', '.join(KINDS)}")
     if value not in rules.kinds:
         raise Refused(f"kind: this stream does not allow it; it allows: {', '.join(rules.kinds) or 'none'}")
+    if KINDS[value].is_by_level and not rules.levels:
+        raise Refused("kind: this stream has no [privacy.preferences], so everybody has the same epsilon")
     return value
 
 

@@ -12,9 +12,21 @@ from streamdp.jobs.catalogue import KINDS
 from streamdp.population import Snapshot
 
 
-def run(kind: str, epsilon: Fraction, params: Mapping[str, Any], snapshot: Path) -> bytes:
-    """Spends `epsilon`, which is charged already, with the operating system's randomness."""
+def run(
+    kind: str,
+    epsilon: Fraction,
+    params: Mapping[str, Any],
+    snapshot: Path,
+    amounts: tuple[Fraction, ...] | None = None,
+) -> bytes:
+    """Spends `epsilon`, or `amounts` by level, which are charged already, with the operating system's randomness."""
     chosen = KINDS[kind]
-    output = chosen.run(chosen.parameters.model_validate(dict(params)), epsilon, Snapshot.open(snapshot))
+    parameters, data = chosen.parameters.model_validate(dict(params)), Snapshot.open(snapshot)
+    if chosen.run_by_level is not None:
+        assert amounts is not None  # it was charged by level
+        output = chosen.run_by_level(parameters, amounts, data)
+    else:
+        assert chosen.run is not None  # a kind has one or the other
+        output = chosen.run(parameters, epsilon, data)
     rows = [] if output.rows is None else result_messages.encode_rows(output.rows)
     return result_messages.pack(output.result, rows)

@@ -23,7 +23,15 @@ from streamdp.journal.contents import JobsCommit, Opening, PointCommit
 from streamdp.journal.errors import JournalError, JournalMismatch, clear_errors
 from streamdp.journal.lock import WriterLock
 from streamdp.journal.reader import JournalReader, unsettled
-from streamdp.journal.store import cut_fields, store_charges, store_jobs, store_messages, store_point
+from streamdp.journal.store import (
+    cut_fields,
+    store_charges,
+    store_jobs,
+    store_messages,
+    store_point,
+    store_preferences,
+)
+from streamdp.population.levels import LevelTable
 from streamdp.privacy.exact import as_fraction, decimal_text, to_text
 from streamdp.privacy.ledger import Ledger, Reservation
 from streamdp.privacy.noise import NoiseSource, SystemSource
@@ -81,6 +89,7 @@ class Journal(JournalReader):
                         stream=stream,
                         input_identity=input_identity,
                         domain_fingerprint=domain_fingerprint,
+                        with_levels=bool(terms.levels),
                         terms=json.dumps(terms.state()),
                         digest_key=(source or SystemSource()).random_bytes(_DIGEST_KEY_BYTES),
                     )
@@ -163,6 +172,11 @@ class Journal(JournalReader):
             store_charges(connection, commit.charges)
             store_messages(connection, commit.time_point, commit.messages)
             store_jobs(connection, commit.jobs, commit.jobs_position)
+
+    def keep_preferences(self, changed: LevelTable) -> None:
+        """Remember users' levels, so that none rises after a restart either."""
+        with self._transaction("preferences") as connection:
+            store_preferences(connection, changed)
 
     def mark_published(self, sequences: Iterable[int]) -> None:
         """Remember that the transport has acknowledged these messages."""
@@ -309,10 +323,10 @@ def _connect(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def _begin(connection: sqlite3.Connection, **meta: Any) -> None:
+def _begin(connection: sqlite3.Connection, *, with_levels: bool, **meta: Any) -> None:
     meta |= {"journal_id": uuid.uuid4().hex, "created_ts": time.time_ns() // 1_000_000}
     connection.execute("BEGIN IMMEDIATE")
-    schema.create(connection)
+    schema.create(connection, with_levels=with_levels)
     connection.executemany("INSERT INTO meta VALUES (?, ?)", meta.items())
     connection.execute("COMMIT")
 

@@ -6,6 +6,8 @@ import json
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from fractions import Fraction
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -27,6 +29,7 @@ from streamdp.journal.contents import (
     message_digest,
 )
 from streamdp.journal.errors import JournalCorrupted, JournalError, clear_errors
+from streamdp.population.levels import LevelTable
 from streamdp.privacy.exact import as_fraction
 from streamdp.privacy.ledger import Charge, Ledger, Reservation
 from streamdp.privacy.terms import Terms
@@ -109,15 +112,24 @@ class JournalReader:
                 )
             ),
             (
-                Charge(time_point, owner, as_fraction(epsilon), purpose, bool(counted))
-                for time_point, owner, epsilon, purpose, counted in self.rows(
-                    "SELECT time_point, owner, epsilon, purpose, counted FROM charges WHERE time_point > ? ORDER BY id",
+                Charge(time_point, owner, as_fraction(epsilon), purpose, bool(counted), _amounts(amounts))
+                for time_point, owner, epsilon, purpose, counted, amounts in self.rows(
+                    f"SELECT time_point, owner, epsilon, purpose, counted, {self._amounts_column} FROM charges"
+                    " WHERE time_point > ? ORDER BY id",
                     settled_before - terms.points,
                 )
             ),
             written_off_until=self.written_off_until(),
             settled_before=settled_before,
         )
+
+    def preferences(self) -> LevelTable:
+        """The lowest level that each user's preference ever had; empty when the stream has no levels."""
+        if not self.has_levels:
+            return LevelTable.empty()
+        rows = self.rows("SELECT user, level FROM preferences")
+        users = np.frombuffer(b"".join(user for user, _ in rows), "<u8").reshape(-1, 2).astype(np.uint64)
+        return LevelTable.of_entries(users, np.array([level for _, level in rows], np.uint8))
 
     def written_off_until(self) -> int:
         """The last time point that the operator wrote off, or 0."""
@@ -204,17 +216,17 @@ class JournalReader:
 
     def jobs(self) -> list[Job]:
         """Every job and refused request, in the order they were decided on, without results."""
-        return [_job(row) for row in self.rows(f"SELECT {_JOB_COLUMNS}, NULL FROM jobs ORDER BY number")]
+        return [_job(row) for row in self.rows(f"SELECT {self._job_columns}, NULL FROM jobs ORDER BY number")]
 
     def job(self, job_id: str) -> Job | None:
         """The job of that id, or the newest refused request with it; without its result."""
-        query = f"SELECT {_JOB_COLUMNS}, NULL FROM jobs WHERE id = ? ORDER BY state = 'refused', number DESC LIMIT 1"
-        rows = self.rows(query, job_id)
+        newest = "WHERE id = ? ORDER BY state = 'refused', number DESC LIMIT 1"
+        rows = self.rows(f"SELECT {self._job_columns}, NULL FROM jobs {newest}", job_id)
         return _job(rows[0]) if rows else None
 
     def jobs_under_way(self) -> list[Job]:
         """Jobs that are open, or whose outcome was not published yet, with their results."""
-        query = f"SELECT {_JOB_COLUMNS}, result FROM jobs WHERE published_at IS NULL ORDER BY number"
+        query = f"SELECT {self._job_columns}, result FROM jobs WHERE published_at IS NULL ORDER BY number"
         return [_job(row) for row in self.rows(query)]
 
     def job_ids(self) -> set[str]:
@@ -253,6 +265,20 @@ class JournalReader:
 
     # Inside
 
+    @cached_property
+    def has_levels(self) -> bool:
+        """Whether the journal is of the format with levels of privacy."""
+        found: int = self.rows("PRAGMA user_version")[0][0]
+        return found >= schema.FORMAT_WITH_LEVELS
+
+    @property
+    def _amounts_column(self) -> str:
+        return "amounts" if self.has_levels else "NULL"
+
+    @property
+    def _job_columns(self) -> str:
+        return f"{_JOB_COLUMNS}, {self._amounts_column}"
+
     def _meta(self) -> dict[str, Any]:
         return dict(self.rows("SELECT name, value FROM meta"))
 
@@ -277,8 +303,13 @@ def stored_message(row: tuple[Any, ...]) -> StoredMessage:
 
 
 def _job(row: tuple[Any, ...]) -> Job:
-    job_id, kind, epsilon, params, state, time_point, reason, published_at, result = row
-    return Job(job_id, kind, as_fraction(epsilon), json.loads(params), state, time_point, reason, result, published_at)
+    job_id, kind, epsilon, params, state, time_point, reason, published_at, amounts, result = row
+    asked, given = as_fraction(epsilon), json.loads(params)
+    return Job(job_id, kind, asked, given, state, time_point, reason, result, published_at, _amounts(amounts))
+
+
+def _amounts(text: str | None) -> tuple[Fraction, ...] | None:
+    return None if text is None else tuple(map(as_fraction, json.loads(text)))
 
 
 def decompressed(compressed: bytes, cells: int) -> Counts:

@@ -8,6 +8,9 @@ from pathlib import Path
 from streamdp.journal.errors import JournalCorrupted, JournalError
 
 FORMAT = 1
+FORMAT_WITH_LEVELS = 2
+"""Of journals with levels of privacy only: whoever does not know them must not read these, and the others stay as they
+were."""
 
 # Marks the file as ours for file(1) and for us: "sdpj".
 APPLICATION_ID = 0x7364706A
@@ -89,13 +92,24 @@ CREATE TABLE write_offs (
 """
 
 
-def create(connection: sqlite3.Connection) -> None:
+LEVEL_TABLES = """
+-- ["p/q", ...], what each level pays; null when all pay epsilon
+ALTER TABLE charges ADD COLUMN amounts TEXT;
+ALTER TABLE jobs ADD COLUMN amounts TEXT;
+
+-- The lowest level that a user's preference ever had, by digest; in the order of the terms' levels.
+CREATE TABLE preferences (user BLOB PRIMARY KEY, level INTEGER NOT NULL) STRICT, WITHOUT ROWID;
+"""
+
+
+def create(connection: sqlite3.Connection, *, with_levels: bool = False) -> None:
     """Make the tables, inside the caller's transaction."""
-    for statement in TABLES.split(";\n"):
+    tables = TABLES + LEVEL_TABLES if with_levels else TABLES
+    for statement in tables.split(";\n"):
         if statement.strip():
             connection.execute(statement)
     connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-    connection.execute(f"PRAGMA user_version = {FORMAT}")
+    connection.execute(f"PRAGMA user_version = {FORMAT_WITH_LEVELS if with_levels else FORMAT}")
 
 
 def is_empty(connection: sqlite3.Connection) -> bool:
@@ -111,7 +125,8 @@ def require_readable(connection: sqlite3.Connection, path: Path) -> None:
     if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
         raise JournalCorrupted(f"{path} is not a streamdp journal; give the path of one, or of a new file")
     found = connection.execute("PRAGMA user_version").fetchone()[0]
-    if found > FORMAT:
+    if found > FORMAT_WITH_LEVELS:
         raise JournalError(
-            f"journal {path} has format {found}; this version reads up to {FORMAT}. Use the streamdp that wrote it"
+            f"journal {path} has format {found}; this version reads up to {FORMAT_WITH_LEVELS}. Use the streamdp that "
+            "wrote it"
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Sequence
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import zstandard
 
 from streamdp.job import Job
 from streamdp.journal.contents import Cut, PointCommit, Release, message_digest
+from streamdp.population.levels import LevelTable
 from streamdp.privacy.exact import to_text
 from streamdp.privacy.ledger import Charge
 from streamdp.transport.base import Message
@@ -38,6 +40,12 @@ def store_charges(connection: sqlite3.Connection, charges: Sequence[Charge]) -> 
         "INSERT INTO charges (time_point, owner, epsilon, purpose, counted) VALUES (?, ?, ?, ?, ?)",
         ((c.time_point, c.owner, to_text(c.epsilon), c.purpose, c.counted) for c in charges),
     )
+    for c in charges:
+        if c.amounts is not None:
+            connection.execute(
+                "UPDATE charges SET amounts = ? WHERE time_point = ? AND owner = ? AND counted = 1",
+                (_amounts_text(c.amounts), c.time_point, c.owner),
+            )
 
 
 def store_messages(connection: sqlite3.Connection, time_point: int, messages: Sequence[Message]) -> None:
@@ -69,8 +77,26 @@ def store_jobs(connection: sqlite3.Connection, jobs: Sequence[Job], position: in
             for job in jobs
         ),
     )
+    for job in jobs:
+        if job.amounts is not None:
+            connection.execute(
+                "UPDATE jobs SET amounts = ? WHERE id = ? AND state != 'refused'",
+                (_amounts_text(job.amounts), job.job_id),
+            )
     if position is not None:
         connection.execute("INSERT OR REPLACE INTO meta VALUES ('jobs_position', ?)", (position,))
+
+
+def store_preferences(connection: sqlite3.Connection, table: LevelTable) -> None:
+    digests = np.ascontiguousarray(table.users, "<u8").view("V16")[:, 0]
+    connection.executemany(
+        "INSERT OR REPLACE INTO preferences VALUES (?, ?)",
+        zip((digest.tobytes() for digest in digests), table.levels.tolist(), strict=True),
+    )
+
+
+def _amounts_text(amounts: Sequence[Fraction]) -> str:
+    return json.dumps([to_text(amount) for amount in amounts])
 
 
 def _store_release(connection: sqlite3.Connection, time_point: int, release: Release) -> None:

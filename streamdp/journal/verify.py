@@ -87,9 +87,11 @@ def _messages(journal: JournalReader) -> list[str]:
 
 
 def _jobs(journal: JournalReader) -> list[str]:
+    same_amounts = " AND c.amounts IS j.amounts" if journal.has_levels else ""
     wrong = journal.rows(
         "SELECT id FROM jobs AS j WHERE state != 'refused' AND (SELECT count(*) FROM charges AS c WHERE"
-        " c.owner = 'job:' || j.id AND c.time_point = j.time_point AND c.epsilon = j.epsilon AND c.counted = 1) != 1"
+        " c.owner = 'job:' || j.id AND c.time_point = j.time_point AND c.epsilon = j.epsilon AND c.counted = 1"
+        f"{same_amounts}) != 1"
     )
     unknown = journal.rows(
         "SELECT owner FROM charges WHERE counted = 1 AND owner NOT IN"

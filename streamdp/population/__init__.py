@@ -3,7 +3,7 @@
 from streamdp.population.checkpoints import Restored, load_latest, write_checkpoint
 from streamdp.population.moved import CountsMoved, Moved
 from streamdp.population.population import Population
-from streamdp.population.snapshots import Snapshot, write_snapshot
+from streamdp.population.snapshots import Snapshot, relevel, write_snapshot
 
 __all__ = [
     "CountsMoved",
@@ -12,6 +12,7 @@ __all__ = [
     "Restored",
     "Snapshot",
     "load_latest",
+    "relevel",
     "write_checkpoint",
     "write_snapshot",
 ]

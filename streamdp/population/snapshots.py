@@ -15,15 +15,25 @@ from streamdp.errors import StreamdpError
 from streamdp.population import column_file
 from streamdp.population.column_file import Column, Reader
 from streamdp.population.index import Words
+from streamdp.population.levels import LevelTable
 from streamdp.population.population import Population
 
 KIND = "population-snapshot"
 
 
-def write_snapshot(population: Population, directory: Path, time_point: int, *, with_users: bool = False) -> Path:
+def write_snapshot(
+    population: Population,
+    directory: Path,
+    time_point: int,
+    *,
+    with_users: bool = False,
+    levels: LevelTable | None = None,
+    level_count: int = 0,
+) -> Path:
     """Write one row for each counted record, one column for each attribute; `with_users` adds the users' digests.
 
-    The order of the rows carries no meaning and may differ between runs.
+    `levels` adds the level of privacy of each record's user, and the table's public sizes of `level_count` levels: a
+    job that is run again sees the same. The order of the rows carries no meaning and may differ between runs.
     """
     if population.closed_point != time_point or population.open_point_began:
         raise ValueError("a snapshot is taken after the close of its time point and before any later message")
@@ -34,14 +44,26 @@ def write_snapshot(population: Population, directory: Path, time_point: int, *, 
     }
     if with_users:
         columns["users"] = Column(np.dtype(np.uint64), (2,), _pieces(population, lambda users, _: users))
-    description = {
+    description: dict[str, Any] = {
         "kind": KIND,
         "time_point": time_point,
         "domain": population.domain.describe(),
         "records_per_user": population.records_per_user,
     }
+    if levels is not None:
+        columns["levels"] = Column(np.dtype(np.uint8), (), _pieces(population, lambda users, _: levels.of(users)))
+        description["level_sizes"] = levels.sizes(level_count)
     column_file.write(path, description, columns)
     return path
+
+
+def relevel(path: Path, levels: LevelTable, level_count: int) -> None:
+    """Write a snapshot with users anew, with the levels that its users have by now."""
+    reader = Reader(path)
+    columns = dict(reader.map())
+    columns["levels"] = levels.of(columns["users"])
+    description = reader.description | {"level_sizes": levels.sizes(level_count)}
+    column_file.write(path, description, {name: Column.of(values) for name, values in columns.items()})
 
 
 def _pieces(
@@ -60,6 +82,10 @@ class Snapshot:
     records_per_user: int
     columns: Mapping[str, npt.NDArray[Any]]
     users: npt.NDArray[np.uint64] | None
+    levels: npt.NDArray[np.uint8] | None = None
+    """The level of each record's user, strictest first, where the stream has levels of privacy."""
+    level_sizes: tuple[int, ...] = ()
+    """How many users the public table has of each level, present or not."""
 
     @classmethod
     def open(cls, path: Path) -> Snapshot:
@@ -75,6 +101,8 @@ class Snapshot:
             records_per_user=description["records_per_user"],
             columns={name: columns[f"codes {name}"] for name in domain.names},
             users=columns.get("users"),
+            levels=columns.get("levels"),
+            level_sizes=tuple(description.get("level_sizes", ())),
         )
 
     def __len__(self) -> int:

@@ -10,64 +10,37 @@ checked against the reservation and not added to what others spend (a stretch of
 at one point would hide it from the others). Everyone else is **charged** at the time point of the snapshot that is
 read, and every window that holds the point has to bear it.
 
+With **levels** of privacy (`terms.levels`) the promise is personal: the output is differentially private for each user
+at the epsilon of their own level (Jorgensen, Yu and Cormode, ICDE 2015). Every level has a balance. A reservation or a
+uniform charge debits all of them, a charge by level each its own amount, and what any level cannot bear is refused.
+
 The ledger is pure: it reads no clock and writes no file. The journal keeps its entries.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from fractions import Fraction
+from math import floor
 from typing import Any
 
-from streamdp.errors import StreamdpError
-from streamdp.privacy.exact import as_fraction, decimal_text, to_text
-from streamdp.privacy.ledger_report import Report, report
+from streamdp.privacy import ledger_state
+from streamdp.privacy.balances import Balances, Shortage
+from streamdp.privacy.entries import BudgetExceeded, Charge, Reservation
+from streamdp.privacy.exact import decimal_text
+from streamdp.privacy.ledger_report import Report, refusal, report
 from streamdp.privacy.spending import Spending
 from streamdp.privacy.terms import Terms, positive
 
-FORMAT = 1
+__all__ = ["AMOUNT_UNIT", "BudgetExceeded", "Charge", "Ledger", "Reservation"]
 
-
-class BudgetExceeded(StreamdpError):
-    """A charge, record or reservation does not fit; nothing was changed and no data may be touched."""
-
-    def __init__(
-        self, message: str, *, asked: Fraction, left: Fraction, time_point: int | None, returns_at: int | None
-    ) -> None:
-        super().__init__(message)
-        self.asked = asked
-        self.left = left
-        self.time_point = time_point
-        self.returns_at = returns_at
+AMOUNT_UNIT = Fraction(1, 10**12)
+"""Amounts are rounded down to whole numbers of it: sums keep a small common denominator."""
 
 
 class _Undone(Exception):
     """Ends a trial: what was booked is taken back."""
-
-
-@dataclass(frozen=True, slots=True)
-class Reservation:
-    """A constant share of every window (or of the whole horizon), held for ever."""
-
-    owner: str
-    epsilon: Fraction
-    purpose: str
-
-
-@dataclass(frozen=True, slots=True)
-class Charge:
-    """One entry: `epsilon` spent on the snapshot of `time_point`.
-
-    `counted` is false for the audit trail of an owner with a reservation, whose share is already set aside.
-    """
-
-    time_point: int
-    owner: str
-    epsilon: Fraction
-    purpose: str
-    counted: bool = True
 
 
 class Ledger:
@@ -86,7 +59,7 @@ class Ledger:
         self.settled_before = 1
         self._reservations: dict[str, Reservation] = {}
         self._entries: list[Charge] = []
-        self._charged = Spending(terms.points)
+        self._charged = Balances(terms)
         self._recorded: dict[str, Spending] = {}
 
     @classmethod
@@ -120,8 +93,8 @@ class Ledger:
 
     @property
     def chargeable(self) -> Fraction:
-        """What the reservations leave of every window."""
-        return self.terms.epsilon_total - self.reserved
+        """What the reservations leave of every window, to be charged to everybody alike."""
+        return min(self._charged.limits(self.reserved))
 
     @property
     def resumes_at(self) -> int | None:
@@ -133,33 +106,62 @@ class Ledger:
     def spent(self, time_point: int, owner: str | None = None) -> Fraction:
         """Spent over the horizon, or in the window that ends at `time_point`; by `owner`, or by all.
 
-        Of all: reservations count in full, whatever their owners' own entries say.
+        Of all: reservations count in full, whatever their owners' own entries say. With levels: the most that any of
+        them spent.
         """
         if owner in self._recorded:
             return self._seen(self._recorded[owner], time_point)
         if owner is None:
-            return self.reserved + self._seen(self._charged, time_point)
+            return self.reserved + max(self._charged.seen(time_point))
         first = 1 if self.terms.is_finite else time_point - self.terms.points + 1
         last = self.terms.points if self.terms.is_finite else time_point
         mine = (entry.epsilon for entry in self._entries if entry.owner == owner and first <= entry.time_point <= last)
         return sum(mine, Fraction(0))
 
     def left(self, time_point: int, owner: str | None = None) -> Fraction:
-        """The most that a new charge at `time_point` may ask, or a new record of `owner`, who holds a reservation."""
+        """The most that a new charge at `time_point` may ask of everybody, or a new record of `owner`, who holds a
+        reservation."""
+        if owner is None:
+            return min(self.left_by_level(time_point))
         self._require_point(time_point)
         if not self._open(time_point):
             return Fraction(0)
-        if owner is None:
-            return self.chargeable - self._heaviest(self._charged, time_point)
         return self._reservation(owner).epsilon - self._heaviest(self._recorded[owner], time_point)
 
+    def left_by_level(self, time_point: int) -> list[Fraction]:
+        """The most that a new charge at `time_point` may ask of each level; without levels, of everybody."""
+        self._require_point(time_point)
+        left = self._charged.left(time_point, self.reserved)
+        return left if self._open(time_point) else [Fraction(0)] * len(left)
+
+    def spent_by_level(self, time_point: int) -> list[Fraction]:
+        """What a user of each level has spent, reservations in full."""
+        return [self.reserved + charged for charged in self._charged.seen(time_point)]
+
+    def amounts(self, epsilon: Any) -> tuple[Fraction, ...]:
+        """What each level pays when the one with the most to spend pays `epsilon`: in proportion to what reservations
+        leave it, rounded down, so that all levels run out together."""
+        asked = positive(epsilon)
+        limits = self._charged.limits(self.reserved)
+        if limits[-1] <= 0:
+            raise BudgetExceeded(
+                "the reservations leave no level anything",
+                asked=asked,
+                left=Fraction(0),
+                time_point=None,
+                returns_at=None,
+            )
+        parts = (asked * limit / limits[-1] for limit in limits[:-1])
+        return (*(floor(part / AMOUNT_UNIT) * AMOUNT_UNIT for part in parts), asked)
+
     def returns(self, epsilon: Any, time_point: int) -> int | None:
-        """The first time point, from `time_point` on, at which a charge of `epsilon` fits if nothing else is charged.
+        """The first time point, from `time_point` on, at which a charge of `epsilon` to everybody fits if nothing else
+        is charged.
 
         None when it never will: a finite horizon gives nothing back.
         """
         self._require_point(time_point)
-        return self._first_fit(self._charged, self.chargeable, positive(epsilon), time_point)
+        return self._returns(Charge(time_point, "", positive(epsilon), ""))
 
     def report(self, time_point: int) -> Report:
         """What was spent, by whom, what is left at `time_point` and when more comes back; `str()` of it is a table."""
@@ -174,11 +176,11 @@ class Ledger:
             raise ValueError(f"{owner!r} already holds a reservation; a reservation does not change")
         if any(entry.owner == owner for entry in self._entries):
             raise ValueError(f"{owner!r} was charged before; a reservation needs an owner of its own")
-        left = self.chargeable - self._charged.heaviest_of_all()
+        left = self._charged.free(self.reserved)
         if asked > left:
             raise BudgetExceeded(
                 f"reserving epsilon {decimal_text(asked)} for {owner!r} does not fit: {decimal_text(left)} of "
-                f"{decimal_text(self.terms.epsilon_total)} is free in every window; reserve less",
+                f"{self._least()} is free in every window; reserve less",
                 asked=asked,
                 left=left,
                 time_point=None,
@@ -193,16 +195,23 @@ class Ledger:
         self._recorded[owner] = Spending(self.terms.points)
         return reservation
 
-    def check_charge(self, time_point: int, owner: str, epsilon: Any) -> None:
+    def check_charge(
+        self, time_point: int, owner: str, epsilon: Any, amounts: Sequence[Fraction] | None = None
+    ) -> None:
         """Raise as `charge` would; change nothing."""
         if owner in self._reservations:
             raise ValueError(f"{owner!r} holds a reservation: record its spending, do not charge it")
-        self._check(self._charged, self.chargeable, time_point, owner, positive(epsilon))
+        self._check_charge(self._charge(time_point, owner, epsilon, "", amounts))
 
-    def charge(self, time_point: int, owner: str, epsilon: Any, purpose: str) -> Charge:
-        """Book `epsilon` on the snapshot of `time_point` beside all reservations, in every window that holds it."""
-        self.check_charge(time_point, owner, epsilon)
-        return self._book(Charge(time_point, owner, positive(epsilon), purpose, counted=True))
+    def charge(
+        self, time_point: int, owner: str, epsilon: Any, purpose: str, amounts: Sequence[Fraction] | None = None
+    ) -> Charge:
+        """Book `epsilon` on the snapshot of `time_point` beside all reservations, in every window that holds it.
+
+        `amounts` is what each level pays, none more than `epsilon`; when left out, everybody pays `epsilon`.
+        """
+        self.check_charge(time_point, owner, epsilon, amounts)
+        return self._book(self._charge(time_point, owner, epsilon, purpose, amounts))
 
     def check_record(self, time_point: int, owner: str, epsilon: Any) -> None:
         """Raise as `record` would; change nothing."""
@@ -224,8 +233,10 @@ class Ledger:
         """Charge or record all of `entries`, or none of them."""
         with self.all_or_nothing():
             for entry in entries:
-                enter = self.charge if entry.counted else self.record
-                enter(entry.time_point, entry.owner, entry.epsilon, entry.purpose)
+                if entry.counted:
+                    self.charge(entry.time_point, entry.owner, entry.epsilon, entry.purpose, entry.amounts)
+                else:
+                    self.record(entry.time_point, entry.owner, entry.epsilon, entry.purpose)
 
     @contextmanager
     def all_or_nothing(self) -> Iterator[None]:
@@ -235,7 +246,7 @@ class Ledger:
             yield
         except BaseException:
             for entry in self._entries[entries:]:
-                self._balance(entry).remove(entry.time_point, entry.epsilon)
+                self._unbook(entry)
             del self._entries[entries:]
             for owner in list(self._reservations)[reservations:]:
                 del self._reservations[owner], self._recorded[owner]
@@ -261,36 +272,18 @@ class Ledger:
         first = before - self.terms.points + 1
         for entry in self._entries:
             if entry.time_point < first:
-                self._balance(entry).remove(entry.time_point, entry.epsilon)
+                self._unbook(entry)
         self._entries = [entry for entry in self._entries if entry.time_point >= first]
 
     # State
 
     def state(self) -> dict[str, Any]:
-        return {
-            "format": FORMAT,
-            "terms": self.terms.state(),
-            "written_off_until": self.written_off_until,
-            "settled_before": self.settled_before,
-            "reservations": [[r.owner, to_text(r.epsilon), r.purpose] for r in self._reservations.values()],
-            "entries": [[e.time_point, e.owner, to_text(e.epsilon), e.purpose, e.counted] for e in self._entries],
-        }
+        return ledger_state.write(self)
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> Ledger:
         """The ledger that `state` describes; ValueError when what it holds does not fit its own terms."""
-        if state["format"] != FORMAT:
-            raise ValueError(f"a ledger of format {state['format']} is not readable; this version reads {FORMAT}")
-        return cls.restore(
-            Terms.from_state(state["terms"]),
-            [Reservation(owner, as_fraction(epsilon), purpose) for owner, epsilon, purpose in state["reservations"]],
-            [
-                Charge(time_point, owner, as_fraction(epsilon), purpose, bool(counted))
-                for time_point, owner, epsilon, purpose, counted in state["entries"]
-            ],
-            written_off_until=state["written_off_until"],
-            settled_before=state["settled_before"],
-        )
+        return cls.restore(**ledger_state.read(state))
 
     @classmethod
     def restore(
@@ -314,8 +307,10 @@ class Ledger:
             beyond = terms.is_finite and entry.time_point > terms.points
             if beyond or entry.epsilon <= 0 or entry.counted == (entry.owner in ledger._reservations):
                 raise ValueError(f"the ledger's entry of {entry.owner!r} at time point {entry.time_point} is not valid")
+            if entry.amounts is not None:
+                ledger._charged.check_amounts(entry.amounts, entry.epsilon)
             ledger._book(entry)
-        if ledger._charged.heaviest_of_all() > ledger.chargeable:
+        if ledger._charged.free(ledger.reserved) < 0:
             raise ValueError("the ledger's charges pass its total in some window")
         for owner, spending in ledger._recorded.items():
             if spending.heaviest_of_all() > ledger._reservations[owner].epsilon:
@@ -326,13 +321,27 @@ class Ledger:
 
     # Inside
 
+    def _charge(
+        self, time_point: int, owner: str, epsilon: Any, purpose: str, amounts: Sequence[Fraction] | None
+    ) -> Charge:
+        if amounts is not None:
+            self._charged.check_amounts(amounts, positive(epsilon))
+        by_level = None if amounts is None else tuple(amounts)
+        return Charge(time_point, owner, positive(epsilon), purpose, counted=True, amounts=by_level)
+
     def _book(self, entry: Charge) -> Charge:
-        self._balance(entry).add(entry.time_point, entry.epsilon)
+        if entry.counted:
+            self._charged.add(entry)
+        else:
+            self._recorded[entry.owner].add(entry.time_point, entry.epsilon)
         self._entries.append(entry)
         return entry
 
-    def _balance(self, entry: Charge) -> Spending:
-        return self._charged if entry.counted else self._recorded[entry.owner]
+    def _unbook(self, entry: Charge) -> None:
+        if entry.counted:
+            self._charged.remove(entry)
+        else:
+            self._recorded[entry.owner].remove(entry.time_point, entry.epsilon)
 
     def _reservation(self, owner: str) -> Reservation:
         if owner not in self._reservations:
@@ -351,24 +360,38 @@ class Ledger:
     def _heaviest(self, spending: Spending, time_point: int) -> Fraction:
         return spending.total if self.terms.is_finite else spending.heaviest(time_point)
 
+    def _least(self) -> str:
+        levels = self.terms.levels
+        return str(levels[0]) if levels else decimal_text(self.terms.epsilon_total)
+
     def _seen(self, spending: Spending, time_point: int) -> Fraction:
         return spending.total if self.terms.is_finite else spending.in_window(time_point)
+
+    def _check_charge(self, charge: Charge) -> None:
+        """Every level has to bear what it would pay."""
+        time_point = charge.time_point
+        self._require_point(time_point)
+        short = self._charged.shortage(
+            self._charged.amounts(charge), time_point, self.reserved, is_open=self._open(time_point)
+        )
+        if short is not None:
+            raise refusal(self, charge.owner, time_point, short, self._returns(charge))
+
+    def _returns(self, charge: Charge) -> int | None:
+        if self.resumes_at is None:
+            return None
+        start = charge.time_point
+        if not self.terms.is_finite:
+            start = max(start, self.resumes_at, self.settled_before)
+        return self._charged.first_fit(self._charged.amounts(charge), start, self.reserved)
 
     def _check(self, spending: Spending, limit: Fraction, time_point: int, owner: str, asked: Fraction) -> None:
         self._require_point(time_point)
         left = limit - self._heaviest(spending, time_point) if self._open(time_point) else Fraction(0)
         if asked <= left:
             return
-        returns_at = self._first_fit(spending, limit, asked, time_point)
-        raise BudgetExceeded(
-            f"epsilon {decimal_text(asked)} for {owner!r} at time point {time_point} does not fit: "
-            f"{decimal_text(left)} of {decimal_text(limit)} is left there{self._reason(time_point)}; "
-            + (f"it fits at time point {returns_at}" if returns_at is not None else self._never(asked, limit)),
-            asked=asked,
-            left=left,
-            time_point=time_point,
-            returns_at=returns_at,
-        )
+        short = Shortage(None, asked, left, limit)
+        raise refusal(self, owner, time_point, short, self._first_fit(spending, limit, asked, time_point))
 
     def _first_fit(self, spending: Spending, limit: Fraction, asked: Fraction, time_point: int) -> int | None:
         if asked > limit or self.resumes_at is None:
@@ -376,17 +399,3 @@ class Ledger:
         if self.terms.is_finite:
             return time_point if time_point <= self.terms.points and asked <= limit - spending.total else None
         return spending.first_fit(max(time_point, self.resumes_at, self.settled_before), limit - asked)
-
-    def _reason(self, time_point: int) -> str:
-        if self.terms.is_finite and time_point > self.terms.points:
-            return f" (the horizon ends with time point {self.terms.points})"
-        if self.resumes_at is None or time_point < self.resumes_at:
-            return f" (everything up to time point {self.written_off_until} was written off)"
-        if time_point < self.settled_before:
-            return f" (time points before {self.settled_before} are settled)"
-        return ""
-
-    def _never(self, asked: Fraction, limit: Fraction) -> str:
-        if asked > limit:
-            return f"it never fits: at most {decimal_text(limit)} can be asked"
-        return "nothing comes back under a finite horizon"

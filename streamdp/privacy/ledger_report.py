@@ -1,12 +1,16 @@
-"""The ledger for people: what was spent, by whom, what is left now, and when budget comes back."""
+"""The ledger for people: what was spent, by whom, what is left now, when budget comes back, and why it is refused."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
+from streamdp.privacy.balances import Shortage
+from streamdp.privacy.entries import BudgetExceeded
 from streamdp.privacy.exact import decimal_text, to_text
+from streamdp.privacy.levels import Level
 from streamdp.privacy.terms import Terms
 
 if TYPE_CHECKING:
@@ -26,11 +30,21 @@ class OwnerSpending:
 
 
 @dataclass(frozen=True, slots=True)
+class LevelSpending:
+    """What a user of one level has spent, reservations in full, and has left to be charged."""
+
+    level: Level
+    spent: Fraction
+    left: Fraction
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """The state of a ledger at one time point, seen from the window that ends there (or from the whole horizon).
 
     `returns` lists the next time points at which a charge may ask more than now, and how much, if nothing else is
-    charged.
+    charged. With levels of privacy, `charged`, `left` and `returns` are what is charged at most, and left, to everybody
+    alike, and `levels` says it level by level.
     """
 
     terms: Terms
@@ -41,10 +55,11 @@ class Report:
     owners: tuple[OwnerSpending, ...]
     returns: tuple[tuple[int, Fraction], ...]
     written_off_until: int
+    levels: tuple[LevelSpending, ...] = ()
 
     def rows(self) -> dict[str, Any]:
         """As JSON: epsilons are "p/q" texts."""
-        return {
+        rows: dict[str, Any] = {
             "terms": self.terms.state(),
             "time_point": self.time_point,
             "reserved": to_text(self.reserved),
@@ -62,20 +77,36 @@ class Report:
             "returns": [{"time_point": time_point, "left": to_text(left)} for time_point, left in self.returns],
             "written_off_until": self.written_off_until,
         }
+        if self.levels:
+            rows["levels"] = [
+                {
+                    "level": row.level.name,
+                    "epsilon": to_text(row.level.epsilon),
+                    "spent": to_text(row.spent),
+                    "left": to_text(row.left),
+                }
+                for row in self.levels
+            ]
+        return rows
 
     def __str__(self) -> str:
         table = [("owner", "purpose", "reserved", "spent")]
         for row in self.owners:
             reserved = "-" if row.reserved is None else decimal_text(row.reserved)
             table.append((row.owner, row.purpose, reserved, decimal_text(row.spent)))
-        widths = [max(len(line[column]) for line in table) for column in range(4)]
         lines = [
             f"epsilon {decimal_text(self.terms.epsilon_total)} for {self._span()}; at time point {self.time_point}: "
             f"{decimal_text(self.reserved)} reserved, {decimal_text(self.charged)} charged, "
             f"{decimal_text(self.left)} left"
         ]
         if len(table) > 1:
-            lines += ["  ".join(cell.ljust(widths[i]) for i, cell in enumerate(line)).rstrip() for line in table]
+            lines += _aligned(table)
+        if self.levels:
+            cells = [(row.level.name, row.level.epsilon, row.spent, row.left) for row in self.levels]
+            lines += ["by level, for each of its users:"]
+            lines += _aligned(
+                [("level", "epsilon", "spent", "left"), *((name, *map(decimal_text, rest)) for name, *rest in cells)]
+            )
         if self.written_off_until:
             lines.append(f"everything up to time point {self.written_off_until} was written off")
         lines += [f"from time point {point} on {decimal_text(left)} is left" for point, left in self.returns]
@@ -87,6 +118,11 @@ class Report:
         if self.terms.is_finite:
             return f"the horizon of {self.terms.points} time points"
         return f"every window of {self.terms.points} time points"
+
+
+def _aligned(table: Sequence[tuple[str, ...]]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    return ["  ".join(cell.ljust(widths[i]) for i, cell in enumerate(line)).rstrip() for line in table]
 
 
 def report(ledger: Ledger, time_point: int) -> Report:
@@ -109,6 +145,9 @@ def report(ledger: Ledger, time_point: int) -> Report:
         owners=tuple(rows),
         returns=tuple(_returns(ledger, time_point)),
         written_off_until=ledger.written_off_until,
+        levels=tuple(
+            map(LevelSpending, ledger.terms.levels, ledger.spent_by_level(time_point), ledger.left_by_level(time_point))
+        ),
     )
 
 
@@ -130,3 +169,35 @@ def _returns(ledger: Ledger, time_point: int) -> list[tuple[int, Fraction]]:
         if best == ledger.chargeable or len(found) == _MOST_RETURNS:
             break
     return found
+
+
+def refusal(ledger: Ledger, owner: str, time_point: int, short: Shortage, returns_at: int | None) -> BudgetExceeded:
+    """Why a charge or a record does not fit, and when it will."""
+    whom = "" if short.level is None else f" to users of the level {short.level.name!r}"
+    when = f"it fits at time point {returns_at}" if returns_at is not None else _never(short)
+    return BudgetExceeded(
+        f"epsilon {decimal_text(short.asked)} for {owner!r} at time point {time_point} does not fit: "
+        f"{decimal_text(short.left)} of {decimal_text(short.limit)} is left there{whom}{_reason(ledger, time_point)}; "
+        + when,
+        asked=short.asked,
+        left=short.left,
+        time_point=time_point,
+        returns_at=returns_at,
+        level=None if short.level is None else short.level.name,
+    )
+
+
+def _reason(ledger: Ledger, time_point: int) -> str:
+    if ledger.terms.is_finite and time_point > ledger.terms.points:
+        return f" (the horizon ends with time point {ledger.terms.points})"
+    if ledger.resumes_at is None or time_point < ledger.resumes_at:
+        return f" (everything up to time point {ledger.written_off_until} was written off)"
+    if time_point < ledger.settled_before:
+        return f" (time points before {ledger.settled_before} are settled)"
+    return ""
+
+
+def _never(short: Shortage) -> str:
+    if short.asked > short.limit:
+        return f"it never fits: at most {decimal_text(short.limit)} can be asked"
+    return "nothing comes back under a finite horizon"

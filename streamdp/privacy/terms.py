@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from streamdp.errors import StreamdpError
 from streamdp.privacy.exact import as_fraction, decimal_text, to_text
+from streamdp.privacy.levels import Level, checked_levels, levels_from_state, levels_state
 
 Kind = Literal["finite_horizon", "w_event"]
 
@@ -30,7 +31,8 @@ class Terms:
 
     `points` is the horizon `N` or the window `w`. A user holds at most `records_per_user` records in a snapshot. `user`
     says what names a user, "key" or "field:NAME": were it to change, one person would hold records under two names, and
-    what was spent was spent on somebody else.
+    what was spent was spent on somebody else. `levels` are those that users' preferences are kept at, strictest first;
+    none when everybody is promised the total.
     """
 
     kind: Kind
@@ -38,6 +40,7 @@ class Terms:
     points: int
     records_per_user: int = 1
     user: str = "key"
+    levels: tuple[Level, ...] = ()
 
     def __post_init__(self) -> None:
         if self.kind not in ("finite_horizon", "w_event"):
@@ -46,14 +49,19 @@ class Terms:
         for name, number in (("horizon or window", self.points), ("records per user", self.records_per_user)):
             if isinstance(number, bool) or not isinstance(number, int) or number < 1:
                 raise ValueError(f"the {name} is an integer from 1 on")
+        object.__setattr__(self, "levels", checked_levels(self.levels, self.epsilon_total))
 
     @classmethod
-    def finite_horizon(cls, total: Any, horizon: int, records_per_user: int = 1, user: str = "key") -> Terms:
-        return cls("finite_horizon", as_fraction(total), horizon, records_per_user, user)
+    def finite_horizon(
+        cls, total: Any, horizon: int, records_per_user: int = 1, user: str = "key", levels: tuple[Level, ...] = ()
+    ) -> Terms:
+        return cls("finite_horizon", as_fraction(total), horizon, records_per_user, user, levels)
 
     @classmethod
-    def w_event(cls, total: Any, window: int, records_per_user: int = 1, user: str = "key") -> Terms:
-        return cls("w_event", as_fraction(total), window, records_per_user, user)
+    def w_event(
+        cls, total: Any, window: int, records_per_user: int = 1, user: str = "key", levels: tuple[Level, ...] = ()
+    ) -> Terms:
+        return cls("w_event", as_fraction(total), window, records_per_user, user, levels)
 
     @property
     def is_finite(self) -> bool:
@@ -71,6 +79,7 @@ class Terms:
             "horizon or window": (self.points, asked.points),
             "records per user": (self.records_per_user, asked.records_per_user),
             "user": (self.user, asked.user),
+            "levels of privacy": (_listed(self.levels), _listed(asked.levels)),
         }
         if self != asked:
             changed = "; ".join(f"{name} is {old}, not {new}" for name, (old, new) in named.items() if old != new)
@@ -80,15 +89,21 @@ class Terms:
             )
 
     def state(self) -> dict[str, Any]:
-        return {
+        state = {
             "kind": self.kind,
             "epsilon_total": to_text(self.epsilon_total),
             "points": self.points,
             "records_per_user": self.records_per_user,
             "user": self.user,
         }
+        return state | {"levels": levels_state(self.levels)} if self.levels else state
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> Terms:
         epsilon = as_fraction(state["epsilon_total"])
-        return cls(state["kind"], epsilon, state["points"], state["records_per_user"], state["user"])
+        levels = levels_from_state(state.get("levels", ()))
+        return cls(state["kind"], epsilon, state["points"], state["records_per_user"], state["user"], levels)
+
+
+def _listed(levels: tuple[Level, ...]) -> str:
+    return ", ".join(map(str, levels)) or "none"

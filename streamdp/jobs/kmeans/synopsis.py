@@ -76,12 +76,21 @@ def release_synopsis(rows: Rows, bounds: Bounds, side: int, epsilon: Fraction, m
     shape = (side,) * rows.attributes
     counts = np.zeros(side**rows.attributes, dtype=np.int64)
     for block in rows.blocks():
-        cells = np.zeros(block.shape[1], dtype=np.int64)
-        for column in block:
-            cells *= side
-            cells += np.minimum((column + 1) * (side / 2), side - 1).astype(np.int64)
-        np.add.at(counts, cells, 1)
+        np.add.at(counts, _cells(block, side), 1)
     return Synopsis(meter.noisy(counts, 1, epsilon).reshape(shape), epsilon, bounds)
+
+
+def cells_of(rows: Rows, side: int) -> npt.NDArray[np.int64]:
+    """The cell of every row that has no NaN."""
+    return np.concatenate([np.zeros(0, dtype=np.int64), *(_cells(block, side) for block in rows.blocks())])
+
+
+def _cells(block: Floats, side: int) -> npt.NDArray[np.int64]:
+    cells = np.zeros(block.shape[1], dtype=np.int64)
+    for column in block:
+        cells *= side
+        cells += np.minimum((column + 1) * (side / 2), side - 1).astype(np.int64)
+    return cells
 
 
 def side_for(cells: float, attributes: int, clusters: int) -> int:

@@ -1,0 +1,152 @@
+"""Noisy weighted sums, of which every mechanism is made, and the meter that knows what each level has paid.
+
+A release gives a row of level `l` the integer weight `weights[l]` and adds discrete Laplace noise of scale
+`sensitivity / unit` to the weighted sum of integer vectors of L1 norm at most `sensitivity`. So the presence of a row
+of level `l` moves the sum by at most `weights[l] * sensitivity` and is hidden at exactly `weights[l] * unit`: the loss
+is personal, in exact numbers. Losses of several releases add up, level by level.
+
+With `kept`, a row takes part with probability `kept[l] / 2**32` only, drawn once and exactly, and its loss is
+ln(1 + p (exp(unit) - 1)) for a weight of 1 (Jorgensen, Yu and Cormode, ICDE 2015, Theorem 1). Probabilities are rounded
+down, so that this is at most what is charged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from decimal import ROUND_FLOOR, Context, Decimal
+from fractions import Fraction
+from functools import lru_cache, reduce
+from math import floor, gcd, lcm
+
+import numpy as np
+import numpy.typing as npt
+
+from streamdp.jobs.personalized.preferences import Levels, Preferences
+from streamdp.privacy.noise import NoiseSource, discrete_laplace, uniform_below
+
+Integers = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+Tally = Callable[[Integers], Integers]
+"""The sum over all rows of the row's weight times its vector, for weights of one integer a row."""
+
+LATTICE = 2**16
+"""The largest weight, when weights have no smaller common measure: rounding down costs a part in as many."""
+KEPT_UNITS = 2**32
+
+
+@dataclass(frozen=True)
+class Release:
+    """One noisy sum. `costs` is what it costs each level."""
+
+    weights: tuple[int, ...]
+    unit: Fraction
+    costs: tuple[Fraction, ...]
+    kept: tuple[int, ...] | None = None
+
+    def expected(self, sizes: npt.NDArray[np.int64]) -> tuple[float, float]:
+        """Of the table's users: the sum of expected weights, and that of expected squares, both times `unit`."""
+        weights = np.array(self.weights, dtype=np.float64)
+        chance = np.ones(len(weights)) if self.kept is None else np.array(self.kept) / KEPT_UNITS
+        unit = float(self.unit)
+        return float((sizes * weights * chance).sum()) * unit, float((sizes * weights**2 * chance).sum()) * unit**2
+
+    def shared(self, parts: int) -> Release:
+        """The same, for one of several equal steps on the same rows. Rows that were sampled stay sampled, so only what
+        a step costs a row that takes part is divided."""
+        costs = tuple(cost / parts for cost in self.costs)
+        return Release(self.weights, self.unit / parts, costs, self.kept)
+
+
+def weighted(epsilons: Sequence[Fraction], cap: Fraction) -> Release:
+    """Every level at its own epsilon, or at `cap` when that is less; weights are integers and rounded down.
+
+    Equal epsilons have weight 1 and noise of scale 1 / epsilon: plain differential privacy.
+    """
+    wanted = [min(epsilon, cap) for epsilon in epsilons]
+    measure = _common_measure(wanted)
+    unit = measure if cap_weight(wanted, measure) <= LATTICE else max(wanted) / LATTICE
+    weights = tuple(floor(each / unit) for each in wanted)
+    return Release(weights, unit, tuple(weight * unit for weight in weights))
+
+
+def cap_weight(wanted: Sequence[Fraction], measure: Fraction) -> Fraction:
+    return max(wanted) / measure
+
+
+def _common_measure(values: Sequence[Fraction]) -> Fraction:
+    """The largest number of which all of them are multiples."""
+    positive = [value for value in values if value]
+    common = reduce(lcm, (value.denominator for value in positive))
+    return Fraction(reduce(gcd, (int(value * common) for value in positive)), common)
+
+
+def uniform(chosen: Sequence[bool], epsilon: Fraction) -> Release:
+    """The chosen levels at `epsilon` each, the others not at all."""
+    weights = tuple(int(each) for each in chosen)
+    return Release(weights, epsilon, tuple(weight * epsilon for weight in weights))
+
+
+@lru_cache(maxsize=16)
+def sampled(epsilons: tuple[Fraction, ...], threshold: Fraction) -> Release:
+    """Everybody at `threshold`: those who allow less with probability (e^epsilon - 1) / (e^threshold - 1)."""
+    kept = tuple(_kept(epsilon, threshold) for epsilon in epsilons)
+    costs = tuple(min(epsilon, threshold) for epsilon in epsilons)
+    return Release((1,) * len(kept), threshold, costs, None if min(kept) == KEPT_UNITS else kept)
+
+
+def _kept(epsilon: Fraction, threshold: Fraction) -> int:
+    """In units of 2**-32 and surely not too much: computed to 40 digits, rounded down, and one unit less."""
+    if epsilon >= threshold:
+        return KEPT_UNITS
+    context = Context(prec=40, rounding=ROUND_FLOOR)
+    some, all_of_it = (_expm1(value, context) for value in (epsilon, threshold))
+    return max(int(context.multiply(context.divide(some, all_of_it), Decimal(KEPT_UNITS))) - 1, 0)
+
+
+def _expm1(value: Fraction, context: Context) -> Decimal:
+    exponent = context.divide(Decimal(value.numerator), Decimal(value.denominator))
+    return context.subtract(context.exp(exponent), Decimal(1))
+
+
+class LevelMeter:
+    """The only way noise is added here: what each level has paid is known because it was asked for here."""
+
+    def __init__(self, preferences: Preferences, source: NoiseSource | None) -> None:
+        self._limits = preferences.epsilons
+        self.spent = [Fraction(0)] * len(self._limits)
+        self.source = source
+
+    def noisy(
+        self,
+        tally: Tally,
+        levels: Levels,
+        release: Release,
+        sensitivity: int,
+        rows: npt.NDArray[np.bool_] | None = None,
+    ) -> Integers:
+        """The weighted sum with its noise. `rows` are those that take part, as `draw` drew them."""
+        self._spend(release)
+        weights = np.array(release.weights, dtype=np.int64)[levels]
+        if rows is not None:
+            weights *= rows
+        exact = tally(weights)
+        return exact + discrete_laplace(sensitivity / release.unit, exact.shape, self.source)
+
+    def draw(self, levels: Levels, release: Release) -> npt.NDArray[np.bool_] | None:
+        """Which rows take part; None when all do, and then nothing is drawn."""
+        if release.kept is None:
+            return None
+        kept = np.array(release.kept, dtype=np.int64)[levels]
+        rows: npt.NDArray[np.bool_] = kept == KEPT_UNITS
+        some = np.flatnonzero(~rows)
+        rows[some] = uniform_below(KEPT_UNITS, some.size, self.source) < kept[some]
+        return rows
+
+    def _spend(self, release: Release) -> None:
+        after = [spent + cost for spent, cost in zip(self.spent, release.costs, strict=True)]
+        if any(spent > limit for spent, limit in zip(after, self._limits, strict=True)):
+            raise RuntimeError(
+                "a mechanism asked a level for more than its epsilon; this is a defect, please report it"
+            )
+        self.spent = after
