@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import signal
 
 import pytest
@@ -53,7 +54,10 @@ def test_a_defect_ends_the_daemon_without_quoting_the_data(tmp_path, monkeypatch
     monkeypatch.setattr("streamdp.observe.logs.set_up", lambda level: None)
     path = tmp_path / "s.toml"
     path.write_text(CONFIG)
+    limits: list[tuple[int, tuple[int, int]]] = []
+    monkeypatch.setattr("resource.setrlimit", lambda what, limit: limits.append((what, limit)))
     assert main(["run", str(path)]) == 1
+    assert (resource.RLIMIT_CORE, (0, 0)) in limits, "a core dump would hold the data"
     said = capfd.readouterr().err
     assert "417329001" not in said
     assert "stopped by MemoryError" in said
