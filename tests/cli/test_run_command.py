@@ -62,3 +62,12 @@ def test_a_defect_ends_the_daemon_without_quoting_the_data(tmp_path, monkeypatch
     assert "417329001" not in said
     assert "stopped by MemoryError" in said
     assert "raise" in said, "where it happened is told"
+
+
+def test_who_subscribes_too_early_is_told_what_makes_the_topic(tmp_path, capsys):
+    path = tmp_path / "s.toml"
+    path.write_text(CONFIG)
+    assert main(["subscribe", str(path)]) == 1
+    said = capsys.readouterr().err
+    assert "there is no log" in said
+    assert f"start `streamdp run {path}`" in said
