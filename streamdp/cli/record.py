@@ -47,6 +47,8 @@ def run(arguments: argparse.Namespace) -> int:
         raise ConfigurationError("--log and --topic go together")
     if arguments.max is not None and arguments.max < 1:
         raise ConfigurationError("--max is 1 or more")
+    if arguments.output.exists():
+        raise ConfigurationError(f"{arguments.output} exists; give another name, or remove it first")
     messages = _from_log(arguments) if arguments.config is None else _from_config(arguments)
     print(f"{messages:,} messages recorded in {arguments.output}")
     return 0
@@ -70,7 +72,7 @@ def _from_config(arguments: argparse.Namespace) -> int:
 
     config = load(arguments.config)
     domain = config.build_domain().fingerprint
-    with closing(open_input(config)) as source:
+    with closing(open_input(config, create=False)) as source:
         if not config.journal_path.exists():
             header = Header(stream=config.name, domain=domain, marks=False)
             return _record(arguments, source, config.input.topics, header)

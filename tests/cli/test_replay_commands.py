@@ -166,6 +166,12 @@ def test_wrong_usage_is_explained(taxi, tmp_path, capsys, command, message):
     assert message in capsys.readouterr().err
 
 
+def test_recording_makes_nothing_but_the_trace(taxi, tmp_path, capsys):
+    assert main(["record", taxi[1], str(tmp_path / "out")]) == 1
+    assert "there is no log" in capsys.readouterr().err
+    assert {path.name for path in tmp_path.iterdir()} == {"taxi.jsonl.zst", "taxi.toml"}
+
+
 @pytest.mark.parametrize("verb", ["generate", "record", "replay", "compare"])
 def test_help_teaches(verb, capsys):
     with pytest.raises(SystemExit):
