@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import argparse
-from contextlib import closing
+import signal
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from streamdp.replay.record import Recorder
     from streamdp.replay.trace import Header
     from streamdp.transport.base import Transport
 
@@ -47,6 +50,8 @@ def run(arguments: argparse.Namespace) -> int:
         raise ConfigurationError("--log and --topic go together")
     if arguments.max is not None and arguments.max < 1:
         raise ConfigurationError("--max is 1 or more")
+    if arguments.output.exists():
+        raise ConfigurationError(f"{arguments.output} exists; give another name, or remove it first")
     messages = _from_log(arguments) if arguments.config is None else _from_config(arguments)
     print(f"{messages:,} messages recorded in {arguments.output}")
     return 0
@@ -70,7 +75,7 @@ def _from_config(arguments: argparse.Namespace) -> int:
 
     config = load(arguments.config)
     domain = config.build_domain().fingerprint
-    with closing(open_input(config)) as source:
+    with closing(open_input(config, create=False)) as source:
         if not config.journal_path.exists():
             header = Header(stream=config.name, domain=domain, marks=False)
             return _record(arguments, source, config.input.topics, header)
@@ -81,11 +86,8 @@ def _from_config(arguments: argparse.Namespace) -> int:
                 return _record(arguments, source, config.input.topics, header)
             with TraceWriter(arguments.output, journal_header(opening, config.name, domain)) as writer:
                 recorder = Recorder(writer, arguments.max)
-                try:
+                with _until_interrupted(recorder, arguments.follow):
                     record_journal(source, config.input.topics, journal, recorder, follow=arguments.follow)
-                except KeyboardInterrupt:
-                    if not arguments.follow:
-                        raise
                 return recorder.messages
 
 
@@ -95,9 +97,19 @@ def _record(arguments: argparse.Namespace, source: Transport, topics: list[str],
 
     with TraceWriter(arguments.output, header) as writer:
         recorder = Recorder(writer, arguments.max)
-        try:
+        with _until_interrupted(recorder, arguments.follow):
             record_topics(source, topics, recorder, from_beginning=arguments.from_beginning, follow=arguments.follow)
-        except KeyboardInterrupt:
-            if not arguments.follow:
-                raise
     return recorder.messages
+
+
+@contextmanager
+def _until_interrupted(recorder: Recorder, follow: bool) -> Iterator[None]:
+    """While following, Ctrl-C is the end and not an accident: it waits for the line that is being written."""
+    if not follow:
+        yield
+        return
+    before = signal.signal(signal.SIGINT, lambda number, frame: recorder.stop())
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import resource
 import signal
 import sys
 import traceback
@@ -51,6 +52,8 @@ def run(arguments: argparse.Namespace) -> int:
     from streamdp.observe.watch import watch
 
     logs.set_up(arguments.log_level)
+    # A core dump would hold the dataset, the threshold noise and the key of users' digests.
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     # Arrow's own allocator keeps what threads have freed: at full speed for minutes, the process grew without end.
     pyarrow.set_memory_pool(pyarrow.system_memory_pool())
     # Until there is something to finish, a signal just ends the process; nothing has been asked or published.

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Iterable
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,32 +40,37 @@ def run(arguments: argparse.Namespace) -> int:
     from streamdp.client import subscribe
     from streamdp.config import load
     from streamdp.daemon.wiring import open_output
-    from streamdp.errors import ConfigurationError
+    from streamdp.errors import ConfigurationError, StreamdpError
+    from streamdp.transport.base import UnknownTopic
 
     config = load(arguments.config)
     names = {histogram.name for histogram in config.histogram}
     if unknown := sorted(set(arguments.histogram or ()) - names):
         raise ConfigurationError(f"no histogram {', '.join(unknown)}; there are {', '.join(sorted(names))}")
-    transport = open_output(config, create=False)
     try:
-        updates = subscribe(
-            transport,
-            config.output_prefix,
-            histograms=arguments.histogram,
-            from_beginning=arguments.from_beginning,
-            follow=arguments.follow,
-        )
-        shown = 0
-        for update in updates:
-            if not arguments.json and not shown:
-                print(_ROW.format(**_TITLES), flush=True)
-            print(json.dumps(_fields(update)) if arguments.json else _ROW.format(**_cells(update)), flush=True)
-            shown += 1
-        if not shown:
-            print("nothing was released yet; --follow waits for the first release", file=sys.stderr)
-    finally:
-        transport.close()
+        with closing(open_output(config, create=False)) as transport:
+            updates = subscribe(
+                transport,
+                config.output_prefix,
+                histograms=arguments.histogram,
+                from_beginning=arguments.from_beginning,
+                follow=arguments.follow,
+            )
+            _print(updates, as_json=arguments.json)
+    except UnknownTopic as error:
+        raise StreamdpError(f"{error}; start `streamdp run {arguments.config}`, which makes it") from error
     return 0
+
+
+def _print(updates: Iterable[Update], *, as_json: bool) -> None:
+    shown = 0
+    for update in updates:
+        if not as_json and not shown:
+            print(_ROW.format(**_TITLES), flush=True)
+        print(json.dumps(_fields(update)) if as_json else _ROW.format(**_cells(update)), flush=True)
+        shown += 1
+    if not shown:
+        print("nothing was released yet; --follow waits for the first release", file=sys.stderr)
 
 
 _TITLES = {

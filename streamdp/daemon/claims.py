@@ -43,10 +43,7 @@ def claim_input(
 
     Returns what holds them against a second daemon while it is open.
     """
-    on_kafka = config.input.kafka is not None
-    registry = target if on_kafka else source
-    registry.ensure_topics([TopicSpec(OWNERS, cleanup="compact")])
-    claims = [_claim(source, topic, on_kafka) for topic in sorted(config.input.topics)]
+    registry, claims = _claims(source, target, config)
     if not take_over:
         # Before fencing anybody: a daemon that was started by mistake must not stop the right one.
         _require_free(registry, claims, owner)
@@ -66,6 +63,21 @@ def claim_input(
             writer.close()
         raise
     return held
+
+
+def other_owners(source: Transport, target: Transport, config: StreamConfig, owner: Identity) -> set[str]:
+    """The ids of the journals, other than `owner`, that the input topics belong to."""
+    registry, claims = _claims(source, target, config)
+    owners = _owners(registry)
+    return {owners.get(claim.key, {}).get("journal_id", owner.journal_id) for claim in claims} - {owner.journal_id}
+
+
+def _claims(source: Transport, target: Transport, config: StreamConfig) -> tuple[Transport, list[_Claim]]:
+    """Where owners are remembered, and the entries of this stream's input."""
+    on_kafka = config.input.kafka is not None
+    registry = target if on_kafka else source
+    registry.ensure_topics([TopicSpec(OWNERS, cleanup="compact")])
+    return registry, [_claim(source, topic, on_kafka) for topic in sorted(config.input.topics)]
 
 
 def _claim(source: Transport, topic: str, on_kafka: bool) -> _Claim:

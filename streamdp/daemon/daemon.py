@@ -94,6 +94,7 @@ class Daemon:
             self._engine.last_point + 1,
             partial(take_cut, clock_source, config.input.topics, self._held.journal.identity.input_identity),
             config.privacy.horizon,
+            since=self._held.since,
         )
         self._observer.opened(self._held.journal, self._held.pipeline.population, target, self._engine.plans)
 

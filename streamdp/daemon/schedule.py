@@ -13,6 +13,7 @@ from streamdp.transport.base import TopicPartition, Unreachable
 Cut = dict[TopicPartition, int]
 
 RETRY_SECONDS = 0.1
+MOST_MS_TO_OPEN = 2_000
 STOP_SECONDS = 2
 
 
@@ -27,6 +28,13 @@ class Schedule:
     def starting(cls, now: int, length: int, origin: int) -> Schedule:
         """Point 1 is the aligned interval that holds `now`."""
         return cls(length, now - (now - origin) % length)
+
+    @classmethod
+    def beginning(cls, now: int, length: int, origin: int) -> Schedule:
+        """As `starting`, but point 1 is the next interval when this one would be over before the daemon is running."""
+        holding = cls.starting(now, length, origin)
+        left = holding.closes(1) - now
+        return holding if left >= min(length // 2, MOST_MS_TO_OPEN) else cls(length, holding.closes(1))
 
     def opens(self, time_point: int) -> int:
         return self.first_open + (time_point - 1) * self.length
@@ -56,7 +64,8 @@ class Metronome(threading.Thread):
 
     A snapshot may depend on a user's own messages and the public clock only, so the cut must not wait until the other
     users' records are processed. A point that closed before this thread began, or whose cut could not be taken before
-    its successor was over too, was missed: `take_cut` is asked again while the input is unreachable.
+    its successor was over too, was missed: `take_cut` is asked again while the input is unreachable. `since` says from
+    when on points are watched, when that was before this thread.
 
     Whoever polls records first and asks `closed` second learns of every point that was over by then, missed ones
     included, or that one is being taken.
@@ -69,10 +78,11 @@ class Metronome(threading.Thread):
         take_cut: Callable[[], Cut],
         last: int | None = None,
         now: Callable[[], int] = now_ms,
+        since: int | None = None,
     ) -> None:
         super().__init__(name="metronome", daemon=True)
         self._schedule, self._next, self._last = schedule, first, last
-        self._watching_since = now()
+        self._watching_since = now() if since is None else since
         self._take_cut, self._now = take_cut, now
         self._changed = threading.Condition()
         self._is_taking = False

@@ -41,6 +41,8 @@ class Started:
     pipeline: Pipeline
     reader: Reader
     schedule: Schedule
+    since: int
+    """When the dataset was complete: points that closed before were missed."""
 
     def close(self) -> None:
         self.reader.close()
@@ -121,6 +123,7 @@ def start(
         steps.reach("start.republished")
         dead_letters = open_dead_letters(config, target, held[-1])
         pipeline, reader, schedule = recover(config, journal, source, dead_letters, accept_gap, noise)
+        since = now_ms()
         not_due = journal.unpublished_points()
         last_out = not_due[0] - 1 if not_due else journal.last_time_point
         publisher = Publisher(target, topics, identity, held.pop(), last_out, observer)
@@ -134,7 +137,7 @@ def start(
             writer.close()
         journal.close()
         raise
-    return Started(journal, publisher, held, dead_letters, pipeline, reader, schedule)
+    return Started(journal, publisher, held, dead_letters, pipeline, reader, schedule, since)
 
 
 def open_dead_letters(config: StreamConfig, target: Transport, writer: Writer) -> DeadLetters:
@@ -302,7 +305,7 @@ def recover(
         reader = source.reader(dict(opening.start))
         drain(reader, pipeline, opening.backlog, time_point=1, latest_ts=opening.latest_ts)
         dead_letters.flush()
-        schedule = Schedule.starting(now_ms(), config.time.length_ms, config.time.origin_ms)
+        schedule = Schedule.beginning(now_ms(), config.time.length_ms, config.time.origin_ms)
         journal.record_opening(opening.at(schedule.first_open))
         return pipeline, reader, schedule
     schedule = Schedule(opening.length, opening.first_open)

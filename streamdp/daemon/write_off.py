@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from streamdp.config import StreamConfig
-from streamdp.daemon.claims import claim_input
+from streamdp.daemon.claims import claim_input, other_owners
 from streamdp.daemon.outputs import Head, output_topics, read_head
+from streamdp.daemon.schedule import Schedule, now_ms
 from streamdp.daemon.start import holds_unknown_results, open_journal
 from streamdp.engine import Topics
 from streamdp.journal import Journal, Opening
@@ -26,16 +27,44 @@ class WriteOff:
     target: Transport
     head: Head | None
     checkpoints: list[Path]
+    owners: set[str]
+    """Other journals that the input belongs to."""
+    now: int
 
     @property
     def until(self) -> int:
         """The last point that anybody may have published or asked."""
         published = 0 if self.head is None else self.head.time_point
-        stored = max((int(path.stem.partition("-")[2]) for path in self.checkpoints), default=0)
-        return max(published, stored, self.journal.last_time_point)
+        known = max(published, self._stored, self.journal.last_time_point)
+        if not self._was_asked_elsewhere:
+            return known
+        today = self._schedule().point_at(self.now)
+        return max(known, min(today, self.journal.terms.points) if self.journal.terms.is_finite else today)
+
+    @property
+    def _stored(self) -> int:
+        """The last point of which there is a checkpoint."""
+        return max((int(path.stem.partition("-")[2]) for path in self.checkpoints), default=0)
+
+    @property
+    def _was_asked_elsewhere(self) -> bool:
+        """Whether the input belongs to a journal whose outputs are not these, so that they tell nothing of it."""
+        return bool(self.owners - ({self.head.journal_id} if self.head is not None else set()))
+
+    def _schedule(self) -> Schedule:
+        """The journal's time points; those of the outputs where it has none; or the newest checkpoint's is now."""
+        length, opening = self.config.time.length_ms, self.journal.opening()
+        if opening is not None:
+            return Schedule(opening.length, opening.first_open)
+        if self.head is not None:
+            return Schedule(length, self.head.closed - self.head.time_point * length)
+        begins = Schedule.starting(self.now, length, self.config.time.origin_ms)
+        return Schedule(length, begins.opens(2 - max(self._stored, 1)))
 
     @property
     def needed(self) -> bool:
+        if self._was_asked_elsewhere:
+            return True
         foreign = self.head is not None and self.head.journal_id != self.journal.identity.journal_id
         known = max(self.journal.last_time_point, self.journal.written_off_until())
         if self.until > known or (foreign and self.until > self.journal.written_off_until()):
@@ -50,6 +79,11 @@ class WriteOff:
             f"the journal ends with time point {self.journal.last_time_point}; outputs or checkpoints reach to "
             f"{self.until}.\n"
         )
+        if self._was_asked_elsewhere:
+            text = (
+                "the input belongs to another journal, and these outputs do not tell what that one spent: everything "
+                f"up to now, time point {self.until}, may be.\n"
+            )
         if self.journal.terms.is_finite:
             return text + (
                 "writing that off regards the whole budget as spent: the stream repeats its last release to the end of "
@@ -71,15 +105,15 @@ class WriteOff:
                 claim.close()
 
     def _write_off(self, reason: str) -> None:
-        length = self.config.time.length_ms
-        if self.journal.opening() is None and self.head is not None:
+        until = self.until
+        if self.journal.opening() is None:
             # A new journal has a new key for users' digests, so the old checkpoints are of no use to it.
             for path in self.checkpoints:
                 path.unlink()
-            begin = self.source.begin_offsets(self.config.input.topics)
-            first_open = self.head.closed - self.head.time_point * length
-            self.journal.record_opening(Opening(first_open, length, begin, begin, self.head.closed))
-        self.journal.write_off(self.until, reason)
+            begin, schedule = self.source.begin_offsets(self.config.input.topics), self._schedule()
+            latest = self.now if self.head is None else self.head.closed
+            self.journal.record_opening(Opening(schedule.first_open, schedule.length, begin, begin, latest))
+        self.journal.write_off(until, reason)
 
 
 @contextmanager
@@ -90,6 +124,7 @@ def plan_write_off(config: StreamConfig, source: Transport, target: Transport) -
         topics = Topics.of(config.output_prefix)
         target.ensure_topics(output_topics(topics))
         checkpoints = sorted(config.checkpoint_path.glob("checkpoint-*.columns"))
-        yield WriteOff(config, journal, source, target, read_head(target, topics), checkpoints)
+        owners = other_owners(source, target, config, journal.identity)
+        yield WriteOff(config, journal, source, target, read_head(target, topics), checkpoints, owners, now_ms())
     finally:
         journal.close()

@@ -47,6 +47,16 @@ class Column:
 
 def write(path: Path, description: Mapping[str, Any], columns: Mapping[str, Column]) -> None:
     """Write columns under `path`, all or nothing. `description` is JSON-able and comes back from `Reader`."""
+    try:
+        _write(path, description, columns)
+    except OSError as error:
+        raise StreamdpError(
+            f"cannot write {path}: {error.strerror}. Make room, or let it be written, and start again; nothing that "
+            "was committed is lost"
+        ) from error
+
+
+def _write(path: Path, description: Mapping[str, Any], columns: Mapping[str, Column]) -> None:
     temporary = path.with_name(path.name + ".tmp")
     temporary.unlink(missing_ok=True)
     with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:

@@ -21,12 +21,37 @@ _MOST_RETURNS = 5
 
 @dataclass(frozen=True, slots=True)
 class OwnerSpending:
-    """One owner's line: `reserved` is None for an owner who is charged as they go."""
+    """One owner's line: `reserved` and `left` are None for an owner who is charged as they go.
+
+    `returns` is the first time point at which some of `spent` has left the window, and how much; None when none will.
+    """
 
     owner: str
     purpose: str
     reserved: Fraction | None
     spent: Fraction
+    left: Fraction | None = None
+    returns: tuple[int, Fraction] | None = None
+
+    def row(self) -> dict[str, Any]:
+        """As JSON: epsilons are "p/q" texts."""
+        returns = None
+        if self.returns is not None:
+            returns = {"time_point": self.returns[0], "epsilon": to_text(self.returns[1])}
+        return {
+            "owner": self.owner,
+            "purpose": self.purpose,
+            "reserved": None if self.reserved is None else to_text(self.reserved),
+            "spent": to_text(self.spent),
+            "left": None if self.left is None else to_text(self.left),
+            "returns": returns,
+        }
+
+    def cells(self) -> tuple[str, ...]:
+        """For people."""
+        reserved, left = ("-" if value is None else decimal_text(value) for value in (self.reserved, self.left))
+        returns = "-" if self.returns is None else f"{decimal_text(self.returns[1])} at {self.returns[0]}"
+        return self.owner, self.purpose, reserved, decimal_text(self.spent), left, returns
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,15 +90,7 @@ class Report:
             "reserved": to_text(self.reserved),
             "charged": to_text(self.charged),
             "left": to_text(self.left),
-            "owners": [
-                {
-                    "owner": row.owner,
-                    "purpose": row.purpose,
-                    "reserved": None if row.reserved is None else to_text(row.reserved),
-                    "spent": to_text(row.spent),
-                }
-                for row in self.owners
-            ],
+            "owners": [owner.row() for owner in self.owners],
             "returns": [{"time_point": time_point, "left": to_text(left)} for time_point, left in self.returns],
             "written_off_until": self.written_off_until,
         }
@@ -90,10 +107,7 @@ class Report:
         return rows
 
     def __str__(self) -> str:
-        table = [("owner", "purpose", "reserved", "spent")]
-        for row in self.owners:
-            reserved = "-" if row.reserved is None else decimal_text(row.reserved)
-            table.append((row.owner, row.purpose, reserved, decimal_text(row.spent)))
+        table = [("owner", "purpose", "reserved", "spent", "left", "returns"), *(row.cells() for row in self.owners)]
         lines = [
             f"epsilon {decimal_text(self.terms.epsilon_total)} for {self._span()}; at time point {self.time_point}: "
             f"{decimal_text(self.reserved)} reserved, {decimal_text(self.charged)} charged, "
@@ -130,12 +144,12 @@ def report(ledger: Ledger, time_point: int) -> Report:
     reservations = {reservation.owner: reservation for reservation in ledger.reservations}
     rows = []
     for owner in ledger.owners:
-        spent = ledger.spent(time_point, owner)
+        spent, returns = ledger.spent(time_point, owner), _first_return(ledger, time_point, owner)
         if owner in reservations:
-            held = reservations[owner]
-            rows.append(OwnerSpending(owner, held.purpose, held.epsilon, spent))
+            held, left = reservations[owner], ledger.left(time_point, owner)
+            rows.append(OwnerSpending(owner, held.purpose, held.epsilon, spent, left, returns))
         elif spent:
-            rows.append(OwnerSpending(owner, purposes[owner], None, spent))
+            rows.append(OwnerSpending(owner, purposes[owner], None, spent, returns=returns))
     return Report(
         terms=ledger.terms,
         time_point=time_point,
@@ -149,6 +163,19 @@ def report(ledger: Ledger, time_point: int) -> Report:
             map(LevelSpending, ledger.terms.levels, ledger.spent_by_level(time_point), ledger.left_by_level(time_point))
         ),
     )
+
+
+def _first_return(ledger: Ledger, time_point: int, owner: str) -> tuple[int, Fraction] | None:
+    """When the oldest point of the window leaves it at which `owner` spent, and what was spent there."""
+    if ledger.terms.is_finite:
+        return None
+    window = ledger.terms.points
+    mine = [e for e in ledger.entries if e.owner == owner and time_point - window < e.time_point <= time_point]
+    if not mine:
+        return None
+    oldest = min(entry.time_point for entry in mine)
+    back = sum((entry.epsilon for entry in mine if entry.time_point == oldest), Fraction(0))
+    return oldest + window, back
 
 
 def _returns(ledger: Ledger, time_point: int) -> list[tuple[int, Fraction]]:

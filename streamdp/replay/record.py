@@ -23,15 +23,20 @@ Cut = Mapping[TopicPartition, int]
 
 
 class Recorder:
-    """Copies messages into a trace, `most` at most."""
+    """Copies messages into a trace, `most` at most, until it is stopped: between two writes, so that none is torn."""
 
     def __init__(self, writer: TraceWriter, most: int | None, on_write: Callable[[int], None] | None = None) -> None:
         self._writer, self._most, self._on_write = writer, most, on_write
         self.messages = 0
+        self._is_stopped = False
 
     @property
     def full(self) -> bool:
-        return self._most is not None and self.messages >= self._most
+        return self._is_stopped or (self._most is not None and self.messages >= self._most)
+
+    def stop(self) -> None:
+        """Takes no more. Safe in a signal's handler."""
+        self._is_stopped = True
 
     def write(self, batch: RecordBatch) -> None:
         left = len(batch) if self._most is None else min(len(batch), self._most - self.messages)
@@ -91,7 +96,7 @@ def record_journal(
     with closing(transport.reader(dict(opening.start))) as reader:
         recorder.drain(reader, opening.backlog)
         recorder.mark(Mark(0, 1, opens=True))
-        for time_point, cut in _points(journal, follow):
+        for time_point, cut in _points(journal, follow, recorder):
             if cut is not None:
                 recorder.drain(reader, cut)
             if recorder.full:
@@ -102,12 +107,12 @@ def record_journal(
         recorder.drain(reader, transport.end_offsets(topics))
 
 
-def _points(journal: JournalReader, follow: bool) -> Iterator[tuple[int, Cut | None]]:
+def _points(journal: JournalReader, follow: bool, recorder: Recorder) -> Iterator[tuple[int, Cut | None]]:
     last, ended = 0, False
     while True:
         for point in journal.points(since=last):
             last, ended = point.time_point, point.status == "ended"
             yield point.time_point, point.cut
-        if not follow or ended:
+        if not follow or ended or recorder.full:
             return
         time.sleep(_WAIT_SECONDS)

@@ -57,7 +57,7 @@ class FileLog:
         self._description = self.root / "log.json"
         if not self._description.exists():
             if not create:
-                raise TransportError(f"there is no log in {self.root}")
+                raise UnknownTopic(f"there is no log in {self.root}")
             with _failures_named(self.root):
                 self._create()
         self._id = _read_description(self._description)["id"]

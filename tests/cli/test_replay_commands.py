@@ -18,6 +18,18 @@ def taxi(tmp_path, capsys):
     return str(trace), str(config)
 
 
+def test_generate_needs_no_more_than_a_scenario(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["generate", "taxi", "--users", "50", "--points", "3"]) == 0
+    assert "streamdp replay taxi.jsonl.zst --config taxi.toml" in capsys.readouterr().out
+    assert (tmp_path / "taxi.jsonl.zst").stat().st_mode & 0o777 == 0o600
+    assert main(["replay", "taxi.jsonl.zst", "--config", "taxi.toml", "--seed", "1"]) == 0
+    (tmp_path / "taxi.jsonl.zst").unlink()
+    assert main(["generate", "taxi"]) == 2
+    assert "taxi.toml exists" in capsys.readouterr().err
+    assert not (tmp_path / "taxi.jsonl.zst").exists()
+
+
 def test_a_replay_prints_the_figures_and_says_what_they_are(taxi, capsys):
     trace, config = taxi
     assert main(["replay", trace, "--config", config, "--seed", "1"]) == 0
@@ -159,12 +171,20 @@ def test_compare_tunes(taxi, capsys):
         (["record", "--log", "somewhere", "--topic", "t", "OUT", "--max", "0"], "--max"),
         (["record", "CONFIG", "TRACE"], "exists"),
         (["generate", "taxi", "-o", "TRACE"], "exists"),
+        (["generate", "taxi", "-o", "OUT", "--users", "0"], "--users and --points are 1 or more"),
+        (["generate", "taxi", "-o", "OUT", "--points", "-3"], "--users and --points are 1 or more"),
     ],
 )
 def test_wrong_usage_is_explained(taxi, tmp_path, capsys, command, message):
     names = {"TRACE": taxi[0], "CONFIG": taxi[1], "OUT": str(tmp_path / "out")}
     assert main([names.get(word, word) for word in command]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_recording_makes_nothing_but_the_trace(taxi, tmp_path, capsys):
+    assert main(["record", taxi[1], str(tmp_path / "out")]) == 1
+    assert "there is no log" in capsys.readouterr().err
+    assert {path.name for path in tmp_path.iterdir()} == {"taxi.jsonl.zst", "taxi.toml"}
 
 
 @pytest.mark.parametrize("verb", ["generate", "record", "replay", "compare"])

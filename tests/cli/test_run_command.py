@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import signal
 
 import pytest
@@ -53,8 +54,20 @@ def test_a_defect_ends_the_daemon_without_quoting_the_data(tmp_path, monkeypatch
     monkeypatch.setattr("streamdp.observe.logs.set_up", lambda level: None)
     path = tmp_path / "s.toml"
     path.write_text(CONFIG)
+    limits: list[tuple[int, tuple[int, int]]] = []
+    monkeypatch.setattr("resource.setrlimit", lambda what, limit: limits.append((what, limit)))
     assert main(["run", str(path)]) == 1
+    assert (resource.RLIMIT_CORE, (0, 0)) in limits, "a core dump would hold the data"
     said = capfd.readouterr().err
     assert "417329001" not in said
     assert "stopped by MemoryError" in said
     assert "raise" in said, "where it happened is told"
+
+
+def test_who_subscribes_too_early_is_told_what_makes_the_topic(tmp_path, capsys):
+    path = tmp_path / "s.toml"
+    path.write_text(CONFIG)
+    assert main(["subscribe", str(path)]) == 1
+    said = capsys.readouterr().err
+    assert "there is no log" in said
+    assert f"start `streamdp run {path}`" in said

@@ -299,6 +299,7 @@ def test_points_close_on_time_while_jobs_use_every_core(tmp_path):
     """The worst delay of an epoch close with both cores busy on jobs is under one second."""
     cores = os.cpu_count() or 1
     stream = JobStream(tmp_path, length="500ms", jobs=f"workers = {cores}")
+    stream.path.write_text(stream.path.read_text().replace("[time]", "[time]\npublish_after = 0"))
     stream.feed(200)
     process = stream.start()
     try:

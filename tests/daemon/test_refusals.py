@@ -15,7 +15,7 @@ from harness import Stream
 from streamdp import messages
 from streamdp.journal import JournalReader
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 
 @pytest.fixture
@@ -153,6 +153,45 @@ def test_writing_off_a_lost_journal_begins_a_new_one_that_waits(stream):
     assert {header["kind"] for header in after} == {"repeat"}
     assert min(header["time_point"] for header in after) == published + 1
     stream.check_population()
+
+
+def test_writing_off_when_journal_and_outputs_are_lost(tmp_path):
+    """Nobody can tell what was published then, so everything up to now is regarded as spent."""
+    stream = Stream(tmp_path, guarantee="window = 30")
+    stream.feed(200)
+    stream.run_until(points=4)
+    shutil.rmtree(stream.config.journal_path.parent)
+    for topic in stream.config.output_topics:
+        shutil.rmtree(stream.directory / "log" / topic)
+    assert "write-off" in refused(stream)
+    plan = streamdp(stream, "journal", "write-off")
+    assert (plan.returncode, "belongs to another journal" in plan.stdout) == (1, True)
+    assert "nothing is released before time point 31" in plan.stdout
+    done = streamdp(stream, "journal", "write-off", "--yes")
+    assert done.returncode == 0, done.stderr
+    stream.run_until(points=35)
+    headers = [messages.decode(value).header for value in stream.outputs()]
+    assert {header["kind"] for header in headers if header["time_point"] < 31} == {"repeat"}
+    assert any(header["kind"] == "release" for header in headers if header["time_point"] >= 31)
+    stream.check_population()
+
+
+def test_another_streams_spending_counts_until_now_when_its_input_is_taken_over(stream, tmp_path):
+    """Its outputs are elsewhere, so those of this stream, long at rest, do not tell how far it came."""
+    time.sleep(1.5)  # fifteen points
+    other = tmp_path / "other"
+    other.mkdir()
+    path = other / "clinic.toml"
+    path.write_text(stream.path.read_text().replace('path = "log"', 'path = "../log"'))
+    taken = subprocess.run(
+        [sys.executable, "-m", "streamdp", "journal", "write-off", str(path), "--yes"], capture_output=True, check=False
+    )
+    assert taken.returncode == 0, taken.stderr
+    assert "belongs to another journal" in refused(stream)
+    published = stream.last_published()
+    plan = streamdp(stream, "journal", "write-off")
+    until = int(plan.stdout.split("time point ")[1].split(",")[0])
+    assert until > published + 10
 
 
 def test_writing_off_a_finite_horizon_ends_all_spending(tmp_path):

@@ -98,3 +98,28 @@ def test_nobody_waits_long_for_a_cut_that_is_being_taken():
         time.sleep(0.01)
     answered.set()
     assert metronome.closed(10) == [Closed(1, {})]
+
+
+@pytest.mark.parametrize(("now", "length", "first_open"), [(1_000, 400, 800), (1_001, 400, 1_200), (1_200, 400, 1_200)])
+def test_a_stream_begins_in_an_interval_it_can_watch_to_its_end(now, length, first_open):
+    """A point that is nearly over when the daemon opens would be over before its cut can be taken."""
+    schedule = Schedule.beginning(now, length, 0)
+    assert schedule == Schedule(length, first_open)
+    assert schedule.closes(1) - now >= length // 2
+
+
+def test_a_long_point_needs_two_seconds_of_it_to_begin_in():
+    hour = 3_600_000
+    assert Schedule.beginning(hour - 2_000, hour, 0).first_open == 0
+    assert Schedule.beginning(hour - 1_999, hour, 0).first_open == hour
+
+
+def test_a_point_that_closes_between_recovery_and_the_first_look_is_not_missed():
+    metronome = Metronome(
+        Schedule(length=100, first_open=0), 1, lambda: {TopicPartition("in", 0): 7}, last=2, now=lambda: 150, since=90
+    )
+    metronome.start()
+    try:
+        assert metronome.closed(10) == [Closed(1, {TopicPartition("in", 0): 7})]
+    finally:
+        metronome.stop()

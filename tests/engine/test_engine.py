@@ -101,6 +101,43 @@ def test_a_repeat_points_at_the_last_release_and_costs_nothing():
     assert not published(actions, TOPICS.latest)
 
 
+# Everything that leaves, and nothing else: each is a function of the configuration, the public clock and the decision.
+EVERY = {"format", "kind", "stream", "time_point", "closed"}
+DECIDED = EVERY | {"histogram", "opened", "strategy", "reason", "guarantee", "threshold", "charges", "epsilon_left"}
+FIELDS = {
+    "repeat": DECIDED | {"release_id"},
+    "release": DECIDED
+    | {"release_id", "epsilon", "mechanism", "method", "noise_scale", "domain", "view", "part", "parts", "first_cell"},
+    "ended": EVERY | {"histogram", "release_id"},
+    "head": EVERY | {"journal_id", "ended"},
+}
+
+
+def test_no_message_says_more_than_it_may():
+    engine = make_engine("fixed", {"interval": 2}, horizon=3)
+    engine.handle(CountsMoved("wards", np.array([0, 2]), np.array([5000, 7000])))
+    seen = set()
+    for point in (1, 2, 3):
+        for action in close(engine, point):
+            if isinstance(action, Publish):
+                message = messages.decode(action.value)
+                assert set(message.header) == FIELDS[message.kind], message.kind
+                seen.add(message.kind)
+    assert seen == set(FIELDS)
+
+
+def test_messages_without_counts_are_the_same_whatever_the_data():
+    """A schedule decides without a look at the data, so all but the counts of a release must be equal to the byte."""
+
+    def told(moved: int) -> list[dict]:
+        engine = make_engine("fixed", {"interval": 2}, horizon=3)
+        engine.handle(CountsMoved("wards", np.array([0]), np.array([moved])))
+        actions = [action for point in (1, 2, 3) for action in close(engine, point)]
+        return [messages.decode(action.value).header for action in actions if isinstance(action, Publish)]
+
+    assert told(0) == told(987_654)
+
+
 def test_a_decision_is_charged_also_when_it_says_no():
     engine = make_engine("dsat_w", {"releases": 2, "threshold": 10**6, "decision_ratio": 1})
     booked = [[action for action in close(engine, point) if isinstance(action, Charge)] for point in (1, 2, 3)]

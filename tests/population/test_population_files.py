@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import multiprocessing
+import os
 import stat
 from pathlib import Path
 
@@ -61,6 +63,19 @@ def test_the_last_two_are_kept_readable_by_the_owner_only(tmp_path: Path) -> Non
     files = sorted(tmp_path.iterdir())
     assert [path.name for path in files] == ["checkpoint-000000000004.columns", "checkpoint-000000000005.columns"]
     assert {stat.S_IMODE(path.stat().st_mode) for path in files} == {0o600}
+
+
+def test_a_checkpoint_that_cannot_be_written_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    population = filled()
+    write_checkpoint(population, tmp_path, None, 1)
+
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(StreamdpError, match=r"No space left on device\. Make room"):
+        write_checkpoint(population, tmp_path, None, 2)
+    assert [path.name for path in tmp_path.glob("*.columns")] == ["checkpoint-000000000001.columns"]
 
 
 def test_a_damaged_checkpoint_is_passed_over(tmp_path: Path) -> None:

@@ -345,21 +345,31 @@ def test_the_report_says_who_spent_what_is_left_and_when_it_returns() -> None:
     report = ledger.report(5)
     assert report.left == Fraction(3, 4)
     assert report.returns == ((13, Fraction(1)), (14, Fraction(3, 2)))
-    assert {row.owner: (row.reserved, row.spent) for row in report.owners} == {
-        "ages": (Fraction(1, 2), Fraction(1, 8)),
-        "job 1": (None, Fraction(1, 4)),
-        "job 2": (None, Fraction(1, 2)),
+    assert {row.owner: (row.reserved, row.spent, row.left, row.returns) for row in report.owners} == {
+        "ages": (Fraction(1, 2), Fraction(1, 8), Fraction(3, 8), (14, Fraction(1, 8))),
+        "job 1": (None, Fraction(1, 4), None, (13, Fraction(1, 4))),
+        "job 2": (None, Fraction(1, 2), None, (14, Fraction(1, 2))),
     }
     assert str(report).splitlines() == [
         "epsilon 2 for every window of 10 time points; at time point 5: 0.5 reserved, 0.75 charged, 0.75 left",
-        "owner  purpose  reserved  spent",
-        "ages   dsat_w   0.5       0.125",
-        "job 1  k-means  -         0.25",
-        "job 2  copula   -         0.5",
+        "owner  purpose  reserved  spent  left   returns",
+        "ages   dsat_w   0.5       0.125  0.375  0.125 at 14",
+        "job 1  k-means  -         0.25   -      0.25 at 13",
+        "job 2  copula   -         0.5    -      0.5 at 14",
         "from time point 13 on 1 is left",
         "from time point 14 on 1.5 is left",
     ]
-    assert json.loads(json.dumps(report.rows()))["left"] == "3/4"
+    rows = json.loads(json.dumps(report.rows()))
+    assert rows["left"] == "3/4"
+    assert rows["owners"][0] == {
+        "owner": "ages",
+        "purpose": "dsat_w",
+        "reserved": "1/2",
+        "spent": "1/8",
+        "left": "3/8",
+        "returns": {"time_point": 14, "epsilon": "1/8"},
+    }
+    assert ledger.report(14).owners[0].returns is None
     assert ledger.report(14).left == Fraction(3, 2)
     assert [row.owner for row in ledger.report(14).owners] == ["ages"]
 
