@@ -14,6 +14,8 @@ Floats = npt.NDArray[np.float64]
 
 # Below it a division by the width overflows: such an attribute is a constant.
 _SMALLEST_HALF_WIDTH = 1e-280
+# Squared distances are exact in float64 up to some 2,000 attributes: beyond, rounding could let rows move each other.
+MOST_ATTRIBUTES = 1000
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,8 @@ def declared_attributes(bounds: Any) -> int | None:
 
 
 def checked_bounds(bounds: Any, attributes: int) -> Bounds:
+    if attributes > MOST_ATTRIBUTES:
+        raise ParameterError(f"at most {MOST_ATTRIBUTES} attributes; noise drowns more")
     low, high = (np.array(np.broadcast_to(side, (attributes,))) for side in _pair(bounds))
     if not np.isfinite([low, high]).all() or np.any(low > high):
         raise ParameterError("bounds: every lower end must be a finite number and no greater than its upper end")

@@ -5,16 +5,20 @@ from __future__ import annotations
 from fractions import Fraction
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
+import streamdp.jobs.base as base_module
+from streamdp.jobs import KMeans
 from streamdp.jobs.base import Meter
+from streamdp.jobs.kmeans import METHODS
 from streamdp.jobs.kmeans.bounds import checked_bounds
-from streamdp.jobs.kmeans.dplloyd import count_weight, noisy_round, noisy_tallies
-from streamdp.jobs.kmeans.refined import offset_round
-from streamdp.jobs.kmeans.rows import LATTICE, Rows
+from streamdp.jobs.kmeans.dplloyd import add_to, count_weight, noisy_round, noisy_tallies
+from streamdp.jobs.kmeans.refined import _offset_tallies, offset_round
+from streamdp.jobs.kmeans.rows import LATTICE, Rows, members
 from streamdp.jobs.kmeans.synopsis import release_synopsis
 from streamdp.jobs.kmeans.task import Task
-from streamdp.privacy.noise import InsecureSeededSource
+from streamdp.privacy.noise import InsecureSeededSource, NoiseSource, discrete_laplace
 
 HALF = Fraction(1, 2)
 
@@ -78,6 +82,55 @@ def test_an_offset_round_scales_its_noise_with_the_cluster() -> None:
     per_sum = float(HALF / (1 + count_weight(1, 0.1)))
     trust = 1 / (1 + 2 * (width / (per_sum * 10_000)) ** 2 * 12)
     assert_scale(np.array(moved) / trust / width * 10_000, 1 / per_sum)
+
+
+def test_a_size_that_is_paid_for_gets_the_noise_of_three_per_cent() -> None:
+    bounds = checked_bounds((-1, 1), 1)
+    rows, source = Rows(np.zeros((5000, 1)), bounds), InsecureSeededSource(5)
+    sizes = [Task(rows, bounds, range(1, 2), Meter(Fraction(1), source), None).paid_size() for _ in range(1500)]
+    assert_scale(np.array(sizes) - 5000, 100 / 3)
+
+
+@pytest.mark.parametrize("method", sorted(METHODS))
+@pytest.mark.parametrize("attributes", [1, 3])
+def test_all_noise_of_a_fit_adds_up_to_epsilon(method: str, attributes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Exactly: counts of rows, cells and clusters move by 1, sums of all attributes together by one lattice each."""
+    cost = Fraction(0)
+
+    def noise(scale: Fraction, shape: tuple[int, ...], source: NoiseSource | None) -> npt.NDArray[np.int64]:
+        nonlocal cost
+        cost += (attributes * LATTICE if len(shape) == 2 else 1) / Fraction(scale)
+        return discrete_laplace(scale, shape, source)
+
+    monkeypatch.setattr(base_module, "discrete_laplace", noise)
+    rows = np.random.default_rng(1).uniform(-1, 1, (3000, attributes))
+    model = KMeans(3, HALF, (-1, 1), method, source=InsecureSeededSource(6)).fit(rows)
+    assert cost == model.epsilon_spent_ == HALF
+
+
+@pytest.mark.parametrize("attributes", [1, 4])
+def test_one_row_moves_the_tallies_by_no_more_than_the_noise_is_for(attributes: int) -> None:
+    """Of a plain round and of one on offsets, wherever the row is and however narrow a cluster was thought to be."""
+    generator = np.random.default_rng(attributes)
+    bounds = checked_bounds((-1, 1), attributes)
+    centres = generator.uniform(-1, 1, (3, attributes))
+    widths = generator.uniform(0.01, 2, (3, attributes))
+
+    def plain(rows: Rows) -> tuple[np.ndarray, np.ndarray]:
+        counts, sums = np.zeros(3), np.zeros((3, attributes))
+        for block in rows.blocks():
+            add_to(counts, sums, members(block, centres), block)
+        return counts, sums
+
+    crowd = generator.uniform(-2, 2, (200, attributes))
+    for tallies in (plain, lambda rows: _offset_tallies(rows, centres, widths)):
+        counts, sums = tallies(Rows(crowd, bounds))
+        for row in (*generator.uniform(-1, 1, (100, attributes)), np.full(attributes, 1e300), np.ones(attributes)):
+            more_counts, more_sums = tallies(Rows(np.vstack([row, crowd]), bounds))
+            assert np.abs(more_counts - counts).sum() == 1
+            assert np.abs(more_sums - sums).max() <= 1
+            assert np.count_nonzero(np.abs(more_sums - sums).sum(axis=1)) <= 1
+            assert np.array_equal(np.rint(more_sums * LATTICE), more_sums * LATTICE)
 
 
 @pytest.mark.parametrize("asked", [Fraction(2), Fraction(0), Fraction(-1)])

@@ -8,8 +8,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from streamdp.jobs import KMeans
-from streamdp.jobs.kmeans.bounds import checked_bounds
+from streamdp.jobs import KMeans, ParameterError
+from streamdp.jobs.kmeans.bounds import MOST_ATTRIBUTES, checked_bounds
 from streamdp.jobs.kmeans.choose import grid_is_out_of_reach
 from streamdp.jobs.kmeans.dplloyd import count_weight, rounds_for, smallest_round
 from streamdp.jobs.kmeans.hybrid import best_share, eugkm_variance, round_error
@@ -245,3 +245,18 @@ def test_refinement_improves_on_its_own_grid(mixture: Callable[..., np.ndarray])
         return float(np.square(rows - model.cluster_centers_[model.predict(rows)]).sum())
 
     assert inertia("refined") < 0.95 * inertia("pruned") < 0.95 * inertia("eugkm")
+
+
+def test_the_most_attributes_are_still_exact_and_more_are_refused() -> None:
+    """The largest squared distances there are, in any order, to the last bit."""
+    generator = np.random.default_rng(9)
+    signs = generator.choice([-1.0, 1.0], (MOST_ATTRIBUTES, 50))
+    block = np.rint(signs * generator.uniform(0.99, 1, signs.shape) * LATTICE) / LATTICE
+    centres = np.rint(generator.uniform(-1, 1, (3, MOST_ATTRIBUTES)) * LATTICE) / LATTICE
+    exact = [
+        [sum(int(c * LATTICE) * int(x * LATTICE) for c, x in zip(centre, column, strict=True)) for column in block.T]
+        for centre in centres
+    ]
+    assert (product(centres, block) * LATTICE**2).astype(object).tolist() == exact
+    with pytest.raises(ParameterError, match="at most 1000 attributes"):
+        KMeans(2, 1, (0, 1)).fit(np.zeros((3, MOST_ATTRIBUTES + 1)))

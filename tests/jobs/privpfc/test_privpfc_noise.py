@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+from typing import Any
+
 import numpy as np
 import pytest
 
+import streamdp.jobs.base as base_module
+import streamdp.jobs.privpfc.release as release_module
 from streamdp.domain import Attribute
 from streamdp.jobs import PrivPfC
 from streamdp.jobs.privpfc import Taxonomy
 from streamdp.jobs.privpfc.quality import Quality
 from streamdp.privacy.audit.monte_carlo import is_consistent
 from streamdp.privacy.exact import as_fraction
-from streamdp.privacy.noise import InsecureSeededSource
+from streamdp.privacy.noise import InsecureSeededSource, discrete_laplace
+from streamdp.privacy.selection import permute_and_flip
 
 pytestmark = pytest.mark.slow
 
@@ -74,3 +80,33 @@ def test_the_worse_grid_is_chosen_as_often_as_its_share_allows(selection: str) -
     chosen = np.array([not model.grid_ for model in models])
     assert is_consistent(chosen, chance(accepted))
     assert not is_consistent(chosen, chance(accepted**2)), "too few draws to tell a scale from its half"
+
+
+@pytest.mark.parametrize("size", [None, 4_000])
+@pytest.mark.parametrize("rounds", [1, 3])
+@pytest.mark.parametrize("selection", ["permute_and_flip", "exponential"])
+def test_size_rounds_and_counts_add_up_to_epsilon(
+    selection: str, rounds: int, size: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Exactly. Each count moves by 1, and a quality by its table's sensitivity."""
+    scales: list[Fraction] = []
+    choices: list[tuple[Fraction, int]] = []
+
+    def noise(scale: Fraction, *rest: Any) -> Any:
+        scales.append(Fraction(scale))
+        return discrete_laplace(scale, *rest)
+
+    def choice(scores: Any, epsilon: Fraction, sensitivity: int, **rest: Any) -> int:
+        choices.append((epsilon, sensitivity))
+        return permute_and_flip(scores, epsilon, sensitivity, **rest)
+
+    monkeypatch.setattr(base_module, "discrete_laplace", noise)
+    for name in ("permute_and_flip", "exponential_mechanism"):
+        monkeypatch.setattr(release_module, name, choice)
+    labels = np.arange(4_000) % 2
+    epsilon = as_fraction("0.7")
+    model = PrivPfC(epsilon, TWO_VALUES, [0, 1], selection=selection, rounds=rounds, size=size)
+    model.fit_codes({"side": labels}, labels)
+    assert (len(scales), len(choices)) == (2 if size is None else 1, rounds)
+    assert {sensitivity for _, sensitivity in choices} == {Quality.for_epsilon(1 / scales[-1]).sensitivity}
+    assert sum(1 / scale for scale in scales) + sum(spent for spent, _ in choices) == epsilon == model.epsilon_spent_
