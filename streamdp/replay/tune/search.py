@@ -21,6 +21,7 @@ FINALISTS = 5
 """How many of the coarse grid's best are tried on all choosing draws; the first of these are followed downhill:"""
 _STARTS = 2
 _HARDLY_WORSE = 1.1
+_ROUNDS_ON_ONE_AXIS = 10
 REPORTING = 1 << 20
 """The first draw to report on: beyond all choosing ones."""
 
@@ -63,7 +64,7 @@ class Search:
     def best(self, space: Space, also: Parameters | None = None) -> Found:
         """The best of the space, and of `also`: so the winner is never behind that on the choosing draws."""
         grid = _Grid(self, space, self._effort)
-        self._expected = len(space.coarse()) + self._effort.rounds * 2 * SCOUTS * len(space.axes)
+        self._expected = len(space.coarse()) + _STARTS * self._effort.rounds * SCOUTS * len(space.axes)
         self._expected += 2 * FINALISTS * self._effort.choosing + 2 * self._effort.reporting
         if not space.axes:
             (reporting,) = self.report([also or {}])
@@ -103,7 +104,9 @@ class _Grid:
     """What is known of the points of a space."""
 
     def __init__(self, search: Search, space: Space, effort: Effort) -> None:
-        self._search, self._space, self._rounds = search, space, effort.rounds
+        self._search, self._space = search, space
+        # One axis is cheap to follow to its end.
+        self._rounds = effort.rounds if len(space.axes) > 1 else max(effort.rounds, _ROUNDS_ON_ONE_AXIS)
         self._scouts, self._choosing = min(SCOUTS, effort.choosing), effort.choosing
         self.tried: dict[Point, list[Outcome]] = {}
 
