@@ -44,9 +44,9 @@ VERSION = 1
 
 def effort_for(truth: Truth, quick: bool) -> Effort:
     if quick:
-        return Effort(choosing=3, reporting=6, seed=1, rounds=2)
+        return Effort(choosing=5, reporting=6, seed=1, rounds=2)
     # A release of many cells is slow to measure, and averages over so many that fewer runs tell as much.
-    return Effort(choosing=4, reporting=5, seed=1) if truth.cells > MANY_CELLS else Effort(5, 12, seed=1)
+    return Effort(choosing=4, reporting=5, seed=1) if truth.cells > MANY_CELLS else Effort(8, 12, seed=1)
 
 
 def kinds_for(setting: Setting) -> list[str]:
