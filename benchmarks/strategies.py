@@ -44,9 +44,9 @@ VERSION = 1
 
 def effort_for(truth: Truth, quick: bool) -> Effort:
     if quick:
-        return Effort(choosing=3, reporting=5, seed=1)
+        return Effort(choosing=5, reporting=6, seed=1, rounds=2)
     # A release of many cells is slow to measure, and averages over so many that fewer runs tell as much.
-    return Effort(choosing=4, reporting=5, seed=1) if truth.cells > MANY_CELLS else Effort(5, 12, seed=1)
+    return Effort(choosing=4, reporting=5, seed=1) if truth.cells > MANY_CELLS else Effort(8, 12, seed=1)
 
 
 def kinds_for(setting: Setting) -> list[str]:
@@ -146,13 +146,14 @@ def main() -> int:
     wanted = given.traces.split(",") if given.traces else QUICK if given.quick and not given.held_out else None
     chosen = [source for source in chosen if wanted is None or source.name in wanted]
     given.folder.mkdir(parents=True, exist_ok=True)
-    name = ("held-out" if given.held_out else "results") + ("-quick" if given.quick else "")
-    store = Store(given.folder / f"{name}.json", given.again)
+    name = "held-out" if given.held_out else "results"
+    files = given.folder / (f"{name}-quick" if given.quick else name)
+    store = Store(files.with_suffix(".json"), given.again)
     run(chosen, store, given)
     results = {source.name: store.results[source.name] for source in chosen if source.name in store.results}
     text = tables(results, SETTINGS)
-    (given.folder / f"{name}.md").write_text(text, encoding="utf-8")
-    (given.folder / f"{name}.svg").write_text(plot(results, SETTINGS), encoding="utf-8")
+    files.with_suffix(".md").write_text(text, encoding="utf-8")
+    files.with_suffix(".svg").write_text(plot(results, SETTINGS), encoding="utf-8")
     print("\n" + text)
     if given.write_docs:
         write_docs(Path(__file__).parent.parent / "docs", name, text, plot(results, SETTINGS))

@@ -63,15 +63,15 @@ def sources(data: Path) -> list[Source]:
     """The five fixtures at sizes that tell strategies apart, the flu, and made-up ones of other kinds."""
     fixtures = SCENARIOS
     return [
-        Source(fixtures["census"], 50_000, 300, "people"),
         Source(fixtures["taxi"], 20_000, 336),
+        Source(fixtures["census"], 50_000, 300, "people"),
         Source(fixtures["outbreak"], 20_000, 300),
         Source(fixtures["churn"], 10_000, 300, "plan_by_hours"),
         Source(fixtures["hostile"], 1_000, 200, "colour_by_level"),
         Source(real.flu(data), 50_000, real.FLU_WEEKS),
+        _as_is(made.REGIMES),
         _as_is(made.DRIFT),
         _as_is(made.SEASONS),
-        _as_is(made.REGIMES),
         _as_is(made.LARGE),
         _as_is(made.STILL, moving=False),
         _as_is(made.STILL_WIDE, moving=False),

@@ -12,7 +12,7 @@ _WIDTH, _HEIGHT, _GAP = 860, 260, 70
 _LEFT, _RIGHT, _TOP = 70, 170, 50
 _MOST_STEPS = 400
 # Okabe and Ito's colours, which people who see few colours can tell apart.
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#999999")
 
 
 def to_svg(comparison: Comparison) -> str:

@@ -20,8 +20,8 @@ _FAR_BEHIND = 1.5
 FINALISTS = 5
 """How many of the coarse grid's best are tried on all choosing draws; the first of these are followed downhill:"""
 _STARTS = 2
-_MOST_ROUNDS = 6
-_USUAL_ROUNDS = 3
+_HARDLY_WORSE = 1.1
+_ROUNDS_ON_ONE_AXIS = 10
 REPORTING = 1 << 20
 """The first draw to report on: beyond all choosing ones."""
 
@@ -33,6 +33,8 @@ class Effort:
     choosing: int = 8
     reporting: int = 10
     seed: int | None = None
+    rounds: int = 6
+    """How many steps downhill, at most."""
 
 
 @dataclass(frozen=True)
@@ -61,8 +63,8 @@ class Search:
 
     def best(self, space: Space, also: Parameters | None = None) -> Found:
         """The best of the space, and of `also`: so the winner is never behind that on the choosing draws."""
-        grid = _Grid(self, space, min(SCOUTS, self._effort.choosing), self._effort.choosing)
-        self._expected = len(space.coarse()) + _USUAL_ROUNDS * 2 * SCOUTS * len(space.axes)
+        grid = _Grid(self, space, self._effort)
+        self._expected = len(space.coarse()) + _STARTS * self._effort.rounds * SCOUTS * len(space.axes)
         self._expected += 2 * FINALISTS * self._effort.choosing + 2 * self._effort.reporting
         if not space.axes:
             (reporting,) = self.report([also or {}])
@@ -101,8 +103,11 @@ class Search:
 class _Grid:
     """What is known of the points of a space."""
 
-    def __init__(self, search: Search, space: Space, scouts: int, choosing: int) -> None:
-        self._search, self._space, self._scouts, self._choosing = search, space, scouts, choosing
+    def __init__(self, search: Search, space: Space, effort: Effort) -> None:
+        self._search, self._space = search, space
+        # One axis is cheap to follow to its end.
+        self._rounds = effort.rounds if len(space.axes) > 1 else max(effort.rounds, _ROUNDS_ON_ONE_AXIS)
+        self._scouts, self._choosing = min(SCOUTS, effort.choosing), effort.choosing
         self.tried: dict[Point, list[Outcome]] = {}
 
     def winner(self) -> tuple[Parameters, list[Outcome]]:
@@ -115,19 +120,31 @@ class _Grid:
         return self._space.parameters(best), self.tried[best]
 
     def _downhill(self, best: Point) -> Point:
-        """Steps to a neighbour, or along all axes at once that lead down, and halves them where none does."""
-        step = max(1, self._space.stride // 2)
-        for _ in range(_MOST_ROUNDS):
-            around = self._space.neighbours(best, step)
+        """Steps to the best neighbour, or along all axes at once that lead down, with steps that halve where none does.
+
+        Noise hides slopes: where no neighbour is better the way goes on over one that is hardly worse, and never back.
+        """
+        here, step, left = best, max(1, self._space.stride // 2), set[Point]()
+        for _ in range(self._rounds):
+            left.add(here)
+            around = self._space.neighbours(here, step)
             self._scout(around, best)
-            better = sorted((point for point in around if self._error(point) < self._error(best)), key=self._error)
-            leader = self._leader([best, *better[:1], _together(best, better)])
-            if leader != best:
-                best = leader
-            elif step == 1:
+            together = _together(
+                here, sorted((one for one in around if self._error(one) < self._error(here)), key=self._error)
+            )
+            self._scout([together], best)
+            onward = min((one for one in [*around, together] if one not in left), key=self._error, default=None)
+            if onward is None:
                 break
+            self._try([onward], self._choosing)
+            if self._error(onward) < self._error(best):
+                here = best = onward
+            elif step > 1:
+                here, step = best, step // 2
+            elif self._error(onward) <= _HARDLY_WORSE * self._error(best):
+                here = onward
             else:
-                step //= 2
+                break
         return best
 
     def _error(self, point: Point) -> float:
@@ -139,11 +156,6 @@ class _Grid:
         self._try(new, 1)
         bound = _FAR_BEHIND * (min(map(self._error, self.tried)) if best is None else self._error(best))
         self._try([point for point in new if self._error(point) <= bound], self._scouts)
-
-    def _leader(self, points: Sequence[Point]) -> Point:
-        """The best of them on all choosing draws."""
-        self._try(list(dict.fromkeys(points)), self._choosing)
-        return min(points, key=self._error)
 
     def _try(self, points: Sequence[Point], draws: int) -> None:
         """Goes on with each until it has had so many draws."""
