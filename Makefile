@@ -76,6 +76,7 @@ bench: install $(BENCH)/.installed $(BENCH)-kmeans/.installed $(BENCH)-privpfc/.
 	$(BIN)/python benchmarks/copula.py --peer $(BENCH)-copula/bin/python
 	$(BIN)/python benchmarks/strategies.py
 	$(BIN)/python benchmarks/strategies.py --held-out --peer $(BENCH)-strategies/bin/python
+	$(BIN)/python benchmarks/personalized.py
 
 docs: install ## regenerate the pages that are made from the code
 	$(BIN)/python -m streamdp.config.document > docs/configuration.md

@@ -40,7 +40,7 @@ def test_a_good_request():
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({"kind": "median"}, "kind: unknown; there are: copula, kmeans, privpfc"),
+        ({"kind": "median"}, "kind: unknown; there are: copula, kmeans, personalized, privpfc"),
         ({"kind": ["kmeans"]}, "kind: unknown"),
         ({"kind": ...}, "kind: unknown"),
         ({"epsilon": 0}, "more than 0"),

@@ -10,11 +10,20 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from streamdp.domain import Domain, View
+from streamdp.domain import Attribute, Domain, View
 from streamdp.jobs import progress
 from streamdp.jobs.base import SMALLEST_EPSILON, ParameterError
-from streamdp.jobs.kind import Kind, Output, Parameters, bounds_of, numeric_attributes, values_of
-from streamdp.jobs.personalized import Clusters, Histogram, Mean, Personalized, Preferences, Sum
+from streamdp.jobs.kind import Kind, Output, Parameters, bounds_of, middles, numeric_attributes, values_of
+from streamdp.jobs.personalized import (
+    Clusters,
+    Histogram,
+    LinearSVM,
+    LogisticRegression,
+    Mean,
+    Personalized,
+    Preferences,
+    Sum,
+)
 from streamdp.jobs.personalized.code_counts import CodeCounts
 from streamdp.jobs.personalized.targets import MOST_CELLS, Target
 from streamdp.population import Snapshot
@@ -29,10 +38,11 @@ class PersonalizedParameters(Parameters):
     of the request is what a user of the most liberal level pays; every other pays in proportion to what their level
     has for jobs."""
 
-    target: Literal["histogram", "range_counts", "mean", "sum", "kmeans"]
+    target: Literal["histogram", "range_counts", "mean", "sum", "kmeans", "logistic_regression", "linear_svm"]
     """What to compute."""
     attributes: list[str] | None = None
-    """The attributes of a histogram, or the numeric ones for means, sums and clusters; all of them when left out."""
+    """The attributes of a histogram, the numeric ones for means, sums and clusters, or the features of a classifier;
+    all there are when left out."""
     ranges: list[dict[str, list[Any]]] = Field(default=[], max_length=MOST_RANGES)
     """For `range_counts`: for each query, attributes with `[low, high]`, or with labels for a categorical one."""
     mechanism: Literal["weighted", "minimum", "threshold", "sampling", "privacy_aware", "utility"] = "weighted"
@@ -45,18 +55,30 @@ class PersonalizedParameters(Parameters):
     """The least number of the table's users in a part; a hundredth of them when left out."""
     n_clusters: Annotated[int, Field(ge=1, le=MOST_CLUSTERS)] = 5
     """For `kmeans`: how many clusters."""
+    label: str | None = None
+    """For a classifier: the categorical attribute it tells."""
+    positive: str | None = None
+    """For a classifier: the value of `label` that it tells from all others."""
+    regularization: Annotated[float, Field(ge=1e-9, le=1e9)] = 1e-3
+    """For a classifier: lambda of the mean loss."""
+    ensemble: Literal["pooled", "scores", "vote"] = "pooled"
+    """For a classifier, how the parts of a partition decide together."""
 
 
 class Work:
-    """A target with the columns that it reads, and its learned attributes as JSON."""
+    """A target with the columns and labels that it reads, and its learned attributes as JSON."""
 
     def __init__(
         self,
         target: Target,
-        columns: Callable[[Snapshot], Any],
+        columns: Callable[[Snapshot], tuple[Any, Any]],
         result: Callable[[Personalized], Mapping[str, Any]],
     ) -> None:
         self.target, self.columns, self.result = target, columns, result
+
+
+def learned(model: Personalized, name: str) -> Any:
+    return getattr(model, f"{name}_")
 
 
 def work_of(params: PersonalizedParameters, domain: Domain) -> Work:
@@ -66,6 +88,8 @@ def work_of(params: PersonalizedParameters, domain: Domain) -> Work:
             return _histogram(params, domain)
         case "range_counts":
             return _range_counts(params, domain)
+        case "logistic_regression" | "linear_svm":
+            return _classifier(params, domain)
         case _:
             return _numeric(params, domain)
 
@@ -79,11 +103,11 @@ def _histogram(params: PersonalizedParameters, domain: Domain) -> Work:
         raise ParameterError(f"attributes: at most {MOST_CELLS:,} cells in all")
     return Work(
         Histogram(view.shape),
-        lambda snapshot: np.stack([np.asarray(snapshot.columns[name]) for name in names], axis=1),
+        lambda snapshot: (np.stack([np.asarray(snapshot.columns[name]) for name in names], axis=1), None),
         lambda model: {
             "attributes": names,
             "shape": list(view.shape),
-            "counts": np.asarray(model.counts_).reshape(-1).tolist(),  # type: ignore[attr-defined]
+            "counts": learned(model, "counts").reshape(-1).tolist(),
         },
     )
 
@@ -92,8 +116,8 @@ def _range_counts(params: PersonalizedParameters, domain: Domain) -> Work:
     queries = [_selected(query, domain) for query in params.ranges]
     return Work(
         CodeCounts(queries),
-        lambda snapshot: snapshot.columns,
-        lambda model: {"counts": np.asarray(model.counts_).tolist()},  # type: ignore[attr-defined]
+        lambda snapshot: (snapshot.columns, None),
+        lambda model: {"counts": learned(model, "counts").tolist()},
     )
 
 
@@ -121,16 +145,57 @@ def _numeric(params: PersonalizedParameters, domain: Domain) -> Work:
     target: Target
     match params.target:
         case "mean":
-            target, learned = Mean(bounds), ["means"]
+            target, wanted = Mean(bounds), ["means"]
         case "sum":
-            target, learned = Sum(bounds), ["sums"]
+            target, wanted = Sum(bounds), ["sums"]
         case _:
-            target, learned = Clusters(params.n_clusters, bounds), ["cluster_centers", "cluster_sizes"]
+            target, wanted = Clusters(params.n_clusters, bounds), ["cluster_centers", "cluster_sizes"]
     return Work(
         target,
-        lambda snapshot: values_of(snapshot, attributes),
-        lambda model: {"attributes": names} | {name: getattr(model, f"{name}_").tolist() for name in learned},
+        lambda snapshot: (values_of(snapshot, attributes), None),
+        lambda model: {"attributes": names} | {name: learned(model, name).tolist() for name in wanted},
     )
+
+
+def _classifier(params: PersonalizedParameters, domain: Domain) -> Work:
+    """Features: the middles of numeric bins, and an indicator for each value of a categorical attribute."""
+    categorical = [attribute.name for attribute in domain.attributes if attribute.kind == "categorical"]
+    if params.label not in categorical or params.positive not in domain[params.label].values:
+        raise ParameterError(f"label and positive: a categorical attribute ({', '.join(categorical)}) and its value")
+    label, positive = params.label, domain[params.label].values.index(params.positive)
+    names = [name for name in domain.names if name != label] if params.attributes is None else params.attributes
+    if not names or len(set(names)) < len(names) or not set(names) <= set(domain.names) - {label}:
+        raise ParameterError("attributes: name attributes of the stream but the label, each once")
+    attributes = [domain[name] for name in names]
+    columns = [features_of(attribute) for attribute in attributes]
+    shape = LogisticRegression if params.target == "logistic_regression" else LinearSVM
+    width = sum(len(values[0]) for values in columns)
+    target = shape(
+        ([-1.0] * width, [1.0] * width), (0, 1), params.regularization, params.ensemble, row_norm=len(names) + 1.0
+    )
+
+    def read(snapshot: Snapshot) -> tuple[Any, Any]:
+        parts = [values[snapshot.columns[name]] for name, values in zip(names, columns, strict=True)]
+        return np.hstack(parts), (np.asarray(snapshot.columns[label]) == positive).astype(np.int64)
+
+    return Work(
+        target,
+        read,
+        lambda model: {
+            "attributes": names,
+            "features": [f"{a.name}={v}" for a in attributes for v in (a.values or ("",))],
+            "coefficients": learned(model, "coef").tolist(),
+            "intercept": learned(model, "intercept"),
+        },
+    )
+
+
+def features_of(attribute: Attribute) -> npt.NDArray[np.float64]:
+    """A row of features for each code: indicators of a categorical attribute, else the place within the bounds."""
+    if attribute.kind == "categorical":
+        return np.eye(attribute.size)
+    low, high = (bound[0] for bound in bounds_of([attribute]))
+    return (2 * (middles(attribute) - low) / max(high - low, 1e-300) - 1)[:, np.newaxis]
 
 
 def _estimator(
@@ -172,7 +237,7 @@ def run_by_level(params: PersonalizedParameters, amounts: Sequence[Fraction], sn
     work = work_of(params, snapshot.domain)
     table = Preferences.of_levels(distinct, sizes)
     model = _estimator(params, work.target, table, snapshot.records_per_user)
-    model.fit_levels(work.columns(snapshot), None, place[np.asarray(snapshot.levels)])
+    model.fit_levels(*work.columns(snapshot), place[np.asarray(snapshot.levels)])
     progress.report(2, 2)
     spent = [model.epsilon_spent_[group] * snapshot.records_per_user for group in place]
     return Output(

@@ -90,6 +90,21 @@ class Personalized(Estimator):
         self.releases_ = tuple(session.made)
         return self
 
+    def predict(self, X: Any) -> Any:
+        """What a classifier says of other rows."""
+        return self._classifier().predict(self, X)
+
+    def decision_function(self, X: Any) -> Any:
+        """The score of each row; above zero is the positive class."""
+        return self._classifier().decision_function(self, X)
+
+    def _classifier(self) -> Any:
+        if not hasattr(self.target, "predict"):
+            raise ParameterError("predict: the target is no classifier")
+        if not hasattr(self, "releases_"):
+            raise ParameterError("fit comes before predict")
+        return self.target
+
     def check(self) -> Settings:
         """The settings; ParameterError for what is wrong with them, before anything is spent."""
         if self.mechanism not in MECHANISMS:

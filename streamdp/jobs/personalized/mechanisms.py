@@ -74,9 +74,10 @@ def weighted_sum(preferences: Preferences, spread: float, settings: Settings) ->
     above = size.sum() - np.cumsum(size)
     sums = np.cumsum(epsilon * size) + above * epsilon
     squares = np.cumsum(np.square(epsilon) * size) + above * np.square(epsilon)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        variance = (2 + spread * squares) / np.square(sums)
-    best = int(np.nanargmin(np.where(sums > 0, variance, np.nan)))
+    variance = np.full(len(epsilon), np.inf)
+    np.divide(2 + spread * squares, np.square(sums), out=variance, where=sums > 0)
+    # When nobody of the table pays anything, the last: then nobody is capped.
+    best = len(epsilon) - 1 - int(variance[::-1].argmin())
     return [weighted(preferences.epsilons, preferences.epsilons[best])]
 
 
@@ -110,8 +111,8 @@ def _rounds(
         if not order:
             break
         epsilons, sizes = [left[place] for place in order], preferences.sizes[order]
-        if not sizes.sum():
-            sizes = np.ones(len(order), dtype=np.int64)
+        if not sizes.any():
+            sizes = np.ones_like(sizes)
         parts = without_dominated(partition(epsilons, sizes, spread, settings.smallest), epsilons, sizes)
         for start, end in parts:
             members = set(order[start:end])

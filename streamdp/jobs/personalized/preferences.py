@@ -51,7 +51,10 @@ class Preferences:
 
     @classmethod
     def of_levels(cls, epsilons: Sequence[Fraction], sizes: Any) -> Preferences:
-        """From exact epsilons in ascending order, and the number of users of the table at each."""
+        """From exact epsilons in ascending order, and the number of users of the table at each.
+
+        A table without users is taken to have one at each level.
+        """
         counts = np.asarray(sizes, dtype=np.int64)
         if len(epsilons) != len(counts) or not len(counts) or (counts < 0).any():
             raise ParameterError("preferences: each level has a size, a number of users")
@@ -59,7 +62,7 @@ class Preferences:
             raise ParameterError("preferences: levels rise from the strictest on")
         if epsilons[-1] < SMALLEST_EPSILON:
             raise ParameterError(f"preferences: somebody must allow at least {float(SMALLEST_EPSILON):g}")
-        return cls(tuple(epsilons), counts)
+        return cls(tuple(epsilons), counts if counts.any() else np.ones_like(counts))
 
     @property
     def total(self) -> int:

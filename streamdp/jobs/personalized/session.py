@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
-from math import inf
 from typing import NamedTuple
 
 import numpy as np
@@ -25,6 +25,27 @@ class Estimate(NamedTuple):
     epsilon: float
 
 
+class Part(NamedTuple):
+    """What one release says of a whole sum. `noise` is the variance of its noise, for a sensitivity of 1, and `worth`
+    one over its whole variance, in which the noise counts and, as releases see different users, the sample."""
+
+    value: Floats
+    worth: float
+    noise: float
+
+
+def pooled(parts: Sequence[Part], size: int) -> Part:
+    """The average by worth; zero, and no noise, when nothing was released."""
+    if not parts:
+        return Part(np.zeros(size), 0.0, 0.0)
+    if len(parts) == 1:
+        return parts[0]
+    worth = sum(part.worth for part in parts)
+    weights = [part.worth / worth for part in parts]
+    value = np.asarray(sum(weight * part.value for weight, part in zip(weights, parts, strict=True)))
+    return Part(value, worth, sum(weight**2 * part.noise for weight, part in zip(weights, parts, strict=True)))
+
+
 class Session:
     """One fit. `levels` holds the level of every row; all else is public."""
 
@@ -43,43 +64,37 @@ class Session:
         settings = self.settings if limit is None else replace(self.settings, threshold=limit * share)
         return releases_of(self.preferences.scaled(share), spread, settings)
 
-    def estimate(self, tally: Tally, sensitivity: int, spread: float, share: Fraction = Fraction(1)) -> Estimate:
-        """A sum of integer vectors over all users, from what the mechanism releases of it.
+    def parts(self, tally: Tally, sensitivity: int, spread: float, share: Fraction = Fraction(1)) -> list[Part]:
+        """What each release of the mechanism says of a sum of integer vectors over all users.
 
         Every release is divided by the mean weight of the table's users, which makes it an estimate of the whole sum
-        when preferences have nothing to do with what is summed. Several are averaged by inverse variance, in which the
-        noise counts and, as the releases see different users, the sample.
+        when preferences have nothing to do with what is summed.
         """
-        releases = self.releases(spread, share)
-        values, worths, noises = [], [], []
-        for release in releases:
+        found = []
+        for release in self.releases(spread, share):
             noisy = self.meter.noisy(tally, self.levels, release, sensitivity, self.meter.draw(self.levels, release))
             self.made.append(release)
             total, squares = self._expected(release)
-            values.append(noisy / (total / self._users / float(release.unit)))
-            noise = 2 * (self._users / total) ** 2
-            worths.append(1 / (noise + spread * squares * (self._users / total) ** 2))
-            noises.append(noise)
-        if not values:
-            return Estimate(np.zeros_like(tally(np.zeros(len(self.levels), dtype=np.int64)), dtype=np.float64), 0.0)
-        if len(values) == 1:
-            return Estimate(values[0], float((2 / noises[0]) ** 0.5))
-        weights = np.array(worths) / sum(worths)
-        value = np.asarray(sum(weight * each for weight, each in zip(weights, values, strict=True)))
-        noise = float((np.square(weights) * noises).sum())
-        return Estimate(value, float((2 / noise) ** 0.5) if noise else inf)
+            noise = 2 * (self.users / total) ** 2
+            worth = 1 / (noise + spread * squares * (self.users / total) ** 2)
+            found.append(Part(noisy / (total / self.users / float(release.unit)), worth, noise))
+        return found
+
+    def estimate(self, tally: Tally, sensitivity: int, spread: float, share: Fraction = Fraction(1)) -> Estimate:
+        """A sum of integer vectors over all users, from all that the mechanism releases of it."""
+        found = pooled(self.parts(tally, sensitivity, spread, share), tally(np.zeros(len(self.levels), np.int64)).size)
+        return Estimate(found.value, float((2 / found.noise) ** 0.5) if found.noise else 0.0)
 
     def count(self, rows: npt.NDArray[np.bool_], spread: float, share: Fraction = Fraction(1)) -> float:
         """How many rows are chosen, estimated. One row adds 1: the sensitivity is 1."""
         return float(self.estimate(lambda weights: np.array([weights[rows].sum()]), 1, spread, share).value[0])
 
     @property
-    def _users(self) -> float:
-        return float(self.preferences.total) or float(len(self.preferences.epsilons))
+    def users(self) -> float:
+        """How many users the table has."""
+        return float(self.preferences.total)
 
     def _expected(self, release: Release) -> tuple[float, float]:
-        """Over the table; a table without users is taken to have one of each level."""
-        sizes = self.preferences.sizes if self.preferences.total else np.ones_like(self.preferences.sizes)
-        total, squares = release.expected(sizes)
-        # A level that is in no entry of the table: all that is known of its users is that they weigh what they weigh.
-        return (total, squares) if total else release.expected(np.ones_like(sizes))
+        total, squares = release.expected(self.preferences.sizes)
+        # Levels that no entry of the table has: all that is known of their users is what they weigh.
+        return (total, squares) if total else release.expected(np.ones_like(self.preferences.sizes))

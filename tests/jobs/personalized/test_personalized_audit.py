@@ -78,24 +78,22 @@ def test_a_release_has_the_noise_of_its_unit(release, scale: float) -> None:
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_estimates_have_the_noise_of_what_was_paid(mechanism: str) -> None:
-    """On empty data the estimate is noise alone; fails when any mechanism halves it."""
-    cells = 20_000
-    empty = np.zeros((0, 1)), np.zeros(0, dtype=np.int64)
-    model = Personalized(
-        Histogram([cells]), TABLE, mechanism, threshold=None, smallest=1, source=InsecureSeededSource(2)
-    )
-    model.fit_levels(empty[0], None, empty[1])
-    expected = {
-        "minimum": mean_absolute(2.0),
-        "threshold": 3 * mean_absolute(1 / 4),
-        "weighted": 8 / (12 / 3) * mean_absolute(2.0) / 8,
-    }
-    paid = [float((np.array(r.weights) * TABLE.sizes).sum()) for r in model.releases_]
-    if mechanism in expected:
-        assert np.abs(model.counts_).mean() == pytest.approx(expected[mechanism], rel=0.1)
-    else:
-        assert len(paid) >= 1
-        assert np.abs(model.counts_).std() > 0.1 / model.equivalent_epsilon_
+    """On empty data an estimate is noise alone. What it should be follows from what every level paid; fails when any
+    mechanism halves it."""
+    small = Preferences.of_levels([epsilon / 20 for epsilon in CLASSES], TABLE.sizes)
+    model = Personalized(Histogram([20_000]), small, mechanism, rounds=2, smallest=1, source=InsecureSeededSource(2))
+    model.fit_levels(np.zeros((0, 1)), None, np.zeros(0, dtype=np.int64))
+    spent = [sum(costs) for costs in zip(*(release.costs for release in model.releases_), strict=True)]
+    assert tuple(spent) == model.epsilon_spent_
+    assert all(paid <= level for paid, level in zip(spent, small.epsilons, strict=True))
+    # The best average of independent estimates whose precisions are (sum of users times what they pay)^2 / 2.
+    paid = [float((np.array(r.costs, dtype=float) * small.sizes).sum()) for r in model.releases_]
+    if mechanism == "sampling":
+        (release,) = model.releases_
+        chance = np.array(release.kept) / 2**32 if release.kept else np.ones(3)
+        paid = [float((chance * small.sizes).sum() * release.unit)]
+    deviation = 9 * np.sqrt(2 / np.square(paid).sum())
+    assert model.counts_.std() == pytest.approx(deviation, rel=0.06)
 
 
 @pytest.mark.parametrize("share", ["sums", "count"])
