@@ -45,6 +45,7 @@ STRATEGIES = """\
 
 | strategy | releases | guarantee | parameters |
 |---|---|---|---|
+| `auto` (the default) | when a fresh release is worth more than waiting | horizon or window | none |
 | `baseline` | at every point | horizon or window | none |
 | `fixed` | every `interval` points | horizon or window | `[histogram.parameters]` for `fixed` |
 | `dsft` | when the counts have moved past a fixed threshold | horizon | for `dsft` |
@@ -105,7 +106,7 @@ def _table(heading: str, model: type[BaseModel]) -> Iterator[str]:
     schema = model.model_json_schema()
     for name, setting in schema["properties"].items():
         if model is Baseline and name == "strategy":
-            yield "| `strategy` | one of the above | needed | Who decides when to release. |"
+            yield '| `strategy` | one of the above | `"auto"` | Who decides when to release. |'
         elif model is Baseline and name == "parameters":
             yield "| `parameters` | table | | The parameters of the strategy, see below. |"
         else:

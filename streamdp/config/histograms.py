@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from streamdp.config.attributes import NamedAttribute
 from streamdp.config.section import Section
@@ -110,6 +110,22 @@ class _Histogram(Section):
         return method
 
 
+class Auto(_Histogram):
+    """Release when a fresh release is worth more than waiting."""
+
+    strategy: Literal["auto"] = "auto"
+    """`auto`: nothing to tune; learns from its own releases how often to release and what each may spend, and publishes
+    the best estimate of all of them. The default. For a horizon or a window."""
+    parameters: NoParameters = NoParameters()
+    """There are none."""
+
+    @model_validator(mode="after")
+    def _laplace(self) -> Auto:
+        if self.method != "laplace":
+            raise ValueError(f"strategy auto goes with method laplace; for {self.method} choose another strategy")
+        return self
+
+
 class Baseline(_Histogram):
     """Release at every point."""
 
@@ -173,8 +189,20 @@ class BudgetAbsorption(_Histogram):
     """There are none."""
 
 
+DEFAULT = "auto"
+
+
+def _with_strategy(section: Any) -> Any:
+    """A histogram that does not say who decides gets the default."""
+    if isinstance(section, dict) and "strategy" not in section:
+        return {**section, "strategy": DEFAULT}
+    return section
+
+
 HistogramSection = Annotated[
-    Baseline | Fixed | Dsft | Dsat | DsatW | BudgetDistribution | BudgetAbsorption, Field(discriminator="strategy")
+    Auto | Baseline | Fixed | Dsft | Dsat | DsatW | BudgetDistribution | BudgetAbsorption,
+    Field(discriminator="strategy"),
+    BeforeValidator(_with_strategy),
 ]
 
 HORIZON_ONLY = frozenset({"dsft", "dsat"})

@@ -140,12 +140,24 @@ def _histogram_sentences(histogram: HistogramPlan, plan: StreamPlan) -> Iterator
     decisions = f"; deciding costs {decimal_text(histogram.decisions)}" if histogram.decisions else ""
     if histogram.best == histogram.worst:
         each = f"each with epsilon {decimal_text(histogram.best.epsilon)}"
+    elif histogram.strategy == "auto":
+        each = (
+            f"with epsilon between about {_figure_of(histogram.worst)} each when the counts never rest and"
+            f" {_figure_of(histogram.best)} when they do"
+        )
     else:
         each = (
             f"with epsilon between {decimal_text(histogram.worst.epsilon)} when the window is busy and"
             f" {decimal_text(histogram.best.epsilon)} when it was quiet"
         )
     yield f"At most {_count(histogram.releases, 'release')} {within}, {each}{decisions}."
+    if histogram.strategy == "auto":
+        yield (
+            "It learns from its own releases how fast the counts move, and chooses the interval between releases, and"
+            " what each may spend, for the least error. That costs nothing: only releases look at data. What it"
+            " publishes is the best estimate from all releases so far, with the error to expect of any range; so the"
+            " noise below is the most, and usually much less is left of it."
+        )
     if histogram.method != "laplace":
         yield f"The noise of a release is that of the method {histogram.method}; an estimate is given for laplace only."
         return
@@ -161,6 +173,10 @@ def _noise_sentence(opening: str, noise: Noise, histogram: HistogramPlan) -> str
         f"{opening}: scale {decimal_text(noise.scale)}. Expect a cell to be off by {_figure(noise.cell_error)}, and a"
         f" range of half the cells ({histogram.range_cells}) by about {_figure(noise.range_error)}."
     )
+
+
+def _figure_of(noise: Noise) -> str:
+    return f"{float(noise.epsilon):.3g}"
 
 
 def _left(plan: StreamPlan) -> str:

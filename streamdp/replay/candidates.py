@@ -78,7 +78,8 @@ def _candidate(
     fields = {
         "name": histogram.name,
         "attributes": [attribute.model_dump(exclude_none=True) for attribute in histogram.attributes],
-        "method": histogram.method,
+        # `auto` needs to know the noise of what it combines.
+        "method": "laplace" if kind == "auto" else histogram.method,
         "post": list(histogram.post),
         "strategy": kind,
         "parameters": parameters,

@@ -9,6 +9,7 @@ from typing import Any
 from streamdp.errors import ConfigurationError
 from streamdp.histograms import Counts
 from streamdp.privacy.noise import NoiseSource
+from streamdp.strategies.auto import Auto
 from streamdp.strategies.base import Charge, Common, Decision, Rational, Strategy, StreamStrategy
 from streamdp.strategies.baseline import Baseline
 from streamdp.strategies.budget_absorption import BudgetAbsorption
@@ -20,7 +21,8 @@ from streamdp.strategies.fixed import Fixed
 from streamdp.strategies.published import Published
 
 STRATEGIES: dict[str, type[StreamStrategy]] = {
-    strategy.kind: strategy for strategy in (Baseline, Fixed, Dsft, Dsat, DsatW, BudgetDistribution, BudgetAbsorption)
+    strategy.kind: strategy
+    for strategy in (Auto, Baseline, Fixed, Dsft, Dsat, DsatW, BudgetDistribution, BudgetAbsorption)
 }
 CALIBRATIONS = ("exact", "published")
 _WITH_PRINTED_FORM = ("dsft", "dsat", "dsat_w")
@@ -122,6 +124,7 @@ def _strategy(kind: str) -> type[StreamStrategy]:
 __all__ = [
     "CALIBRATIONS",
     "STRATEGIES",
+    "Auto",
     "Baseline",
     "BudgetAbsorption",
     "BudgetDistribution",

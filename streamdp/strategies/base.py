@@ -16,8 +16,9 @@ from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Required, Self,
 import numpy as np
 
 from streamdp.errors import ConfigurationError, StreamdpError
-from streamdp.histograms import Counts, method_named
+from streamdp.histograms import Counts, Noisy, method_named
 from streamdp.histograms.post import check_options, post_process
+from streamdp.histograms.variance import Variance
 from streamdp.privacy.exact import as_fraction, decimal_text, to_text
 from streamdp.privacy.noise import NoiseSource
 
@@ -73,6 +74,8 @@ class Decision:
     """The scale of the noise in a fresh release."""
     reason: Reason
     charges: tuple[Charge, ...]
+    variance: Variance | None = None
+    """What is known of the error of fresh counts; None for a repeat, or when nothing is."""
 
 
 class Strategy(Protocol):
@@ -206,6 +209,14 @@ class StreamStrategy(ABC):
     def _decide(self, counts: Counts) -> Verdict:
         """What to do at this point; its counts are checked and the time has moved on."""
 
+    def _absorb(self, noisy: Noisy, epsilon: Fraction) -> Noisy:
+        """What is published of a fresh release: the release itself, unless the strategy combines it with others."""
+        return noisy
+
+    def _variance(self, scale: Fraction | None) -> Variance | None:
+        """What is known of the error of the counts just published, whose noise has this scale."""
+        return None if scale is None or self.post else Variance.of_laplace(self.shape, scale)
+
     def _progress(self) -> dict[str, Any]:
         """What the subclass must keep."""
         return {}
@@ -220,11 +231,13 @@ class StreamStrategy(ABC):
 
     def _carry_out(self, verdict: Verdict, counts: Counts | None = None) -> Decision:
         charges = verdict.charges
-        scale = None
+        scale = variance = None
         if verdict.epsilon and counts is not None:
             noisy = self._method.release(counts, self.shape, verdict.epsilon, self.sensitivity, self._source)
+            noisy = self._absorb(noisy, verdict.epsilon)
             self.last = _frozen(post_process(noisy.counts, self.post))
             scale = noisy.scale
+            variance = self._variance(scale)
             charges = (*charges, Charge(verdict.epsilon, "release"))
         return Decision(
             time_point=self.time_point,
@@ -235,6 +248,7 @@ class StreamStrategy(ABC):
             scale=scale,
             reason=verdict.reason,
             charges=charges,
+            variance=variance,
         )
 
 

@@ -62,7 +62,7 @@ class TestWhatIsWrong:
             ({"domain__a b": {"type": "real"}}, 'domain."a b": a real attribute needs'),
             (
                 {"histogram__0__strategy": "best"},
-                "histogram[0].strategy: found 'best'; give one of 'baseline', 'fixed'",
+                "histogram[0].strategy: found 'best'; give one of 'auto', 'baseline'",
             ),
             ({"histogram__0__strategy": "fixed"}, "histogram[0].parameters: missing"),
             ({"histogram__0__parameters": {"x": 1}}, "histogram[0].parameters.x: unknown key; nothing goes here"),

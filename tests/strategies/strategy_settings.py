@@ -7,6 +7,8 @@ import numpy as np
 CELLS = 6
 
 SETTINGS: dict[str, tuple[str, dict[str, Any]]] = {
+    "auto": ("auto", {"horizon": 20}),
+    "auto-w": ("auto", {"window": 5}),
     "baseline": ("baseline", {"horizon": 20}),
     "baseline-w": ("baseline", {"window": 5}),
     "fixed": ("fixed", {"horizon": 20, "parameters": {"interval": 3}}),

@@ -11,7 +11,7 @@ from streamdp.strategies.base import Reason
 
 
 def test_every_kind_is_known_by_name() -> None:
-    assert set(STRATEGIES) == {"baseline", "fixed", "dsft", "dsat", "dsat_w", "bd", "ba"}
+    assert set(STRATEGIES) == {"auto", "baseline", "fixed", "dsft", "dsat", "dsat_w", "bd", "ba"}
 
 
 def test_parameter_names() -> None:
@@ -39,7 +39,7 @@ def test_every_reason_is_documented() -> None:
 
 
 def test_unknown_and_missing_names_are_refused_with_what_there_is() -> None:
-    with pytest.raises(ConfigurationError, match="there are baseline, fixed"):
+    with pytest.raises(ConfigurationError, match="there are auto, baseline, fixed"):
         make_strategy("dsax", epsilon=1, cells=2, horizon=3)
     with pytest.raises(ConfigurationError, match="no parameter period; it has interval"):
         make_strategy("fixed", epsilon=1, cells=2, horizon=3, parameters={"interval": 2, "period": 1})

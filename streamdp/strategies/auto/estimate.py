@@ -1,0 +1,82 @@
+"""The best guess at the data, from all releases so far: a Kalman filter for each band of scales.
+
+A function of what was released, so it costs nothing. The state of the filter is the published estimate itself and a
+variance for each band, so that a restart needs nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from streamdp.histograms import Counts
+from streamdp.histograms.bands import Bands, Floats
+from streamdp.histograms.post import integer_sums
+from streamdp.histograms.variance import Variance, laplace_variance
+from streamdp.strategies.auto.drift import Drift
+
+_SURPRISE = 5.0
+"""A band that is further from its prediction than this many normal deviations has jumped, and is believed anew."""
+_LEAST = 1e-9
+_ROUNDING = 1 / 12
+
+
+class Estimate:
+    """Combines releases, each with known noise, over data whose drift is estimated from them.
+
+    The first release is shrunk: a band in which there is little but noise is close to zero. Later ones correct the
+    estimate, in each band by as much as the estimate's own variance, grown by drift, is of that and the noise together.
+    """
+
+    def __init__(self, bands: Bands, everything: float, span: int) -> None:
+        """`everything` is the variance of the noise of a release with all of epsilon."""
+        self._bands, self._everything, self._span = bands, everything, span
+        self.variances: Floats = np.zeros(bands.number)
+        self.drift: Drift | None = None
+
+    def begin(self, noisy: Counts, scale: Fraction) -> Counts:
+        """The estimate after the first release."""
+        bands, noise = self._bands, laplace_variance(scale)
+        coefficients = bands.forward(noisy.astype(np.float64))
+        power = np.maximum(bands.mean_square(coefficients), _LEAST)
+        kept = np.clip(1 - np.maximum(bands.sizes - 2, 0) / bands.sizes * noise / power, 0, 1)
+        coefficients *= bands.spread(kept)
+        self.variances = noise * np.maximum(kept, 1e-6)
+        self.drift = Drift(bands, self._everything, self._span, float(bands.energy @ bands.mean_square(coefficients)))
+        return integer_sums(bands.inverse(coefficients))
+
+    def correct(self, estimate: Counts, noisy: Counts, scale: Fraction, gap: int) -> Counts:
+        """The estimate after a release `gap` points after the one before."""
+        assert self.drift is not None  # there was a first release
+        bands, noise = self._bands, laplace_variance(scale)
+        news = bands.forward((noisy - estimate).astype(np.float64))
+        square = bands.mean_square(news)
+        before = self.variances + gap * self.drift.bands
+        expected = before + noise
+        self.drift.observe(square - self.variances - noise, self.variances + noise, gap)
+        # What is new is itself an observation of the variance, the better the more coefficients the band has.
+        trust = before**2 / (before**2 + 2 * expected**2 / bands.sizes)
+        ninth = 2 / (9 * bands.sizes)
+        trust[square > expected * (1 - ninth + _SURPRISE * np.sqrt(ninth)) ** 3] = 1.0
+        variances = np.maximum(before + trust * (square - expected), before / 10)
+        gain = variances / (variances + noise)
+        self.variances = (1 - gain) * variances + _LEAST
+        return estimate + integer_sums(bands.inverse(bands.spread(gain) * news))
+
+    def variance(self) -> Variance:
+        """What is known of the error of the estimate."""
+        assert self.drift is not None
+        return Variance(self._bands.shape, self.variances + _ROUNDING, self.drift.profile * self.drift.upper)
+
+    def state(self) -> dict[str, Any]:
+        return {
+            "variances": self.variances.tolist(),
+            "drift": None if self.drift is None else self.drift.state(),
+        }
+
+    def resume(self, state: Mapping[str, Any]) -> None:
+        self.variances = np.array(state["variances"])
+        self.drift = None if state["drift"] is None else Drift.from_state(self._bands, state["drift"])

@@ -1,0 +1,188 @@
+"""The default strategy: no parameter but epsilon and the horizon or window."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+from math import ceil, sqrt
+from typing import Any, Unpack
+
+import numpy as np
+
+from streamdp.errors import ConfigurationError
+from streamdp.histograms import Counts, Noisy
+from streamdp.histograms.bands import Floats, bands_of
+from streamdp.histograms.variance import Variance, laplace_variance
+from streamdp.privacy.exact import as_fraction, to_text
+from streamdp.strategies.auto.estimate import Estimate
+from streamdp.strategies.auto.outlook import MOST, Means, next_release
+from streamdp.strategies.base import Common, StreamStrategy, Verdict
+
+# Charges are multiples of this fraction of epsilon, so that exact sums stay short.
+FINEST = 2**20
+_FIRST = 1.5
+_FEWEST_FINITE = 4
+_FEWEST_WINDOW = 2
+
+
+class Auto(StreamStrategy):
+    """Releases when a fresh release is worth more than waiting, and publishes what all releases together tell.
+
+    Guarantee: that of the Laplace mechanism in every release, composed adaptively. When a release comes and what it
+    may spend is a function of the time and of earlier noisy releases, never of the data: deciding costs nothing. Given
+    those, a release of `e` costs `e` (sensitivity `m`). Along every possible history the releases of a finite horizon
+    spend at most `epsilon` together, those in any `w` consecutive points under w-event too, in exact rationals; so the
+    product of their likelihood ratios is at most `exp(epsilon)`, whichever history it was. What is published is a
+    function of the noisy releases, so it costs nothing more.
+
+    What it does: it learns from releases how fast the data moves (`Drift`), keeps the best estimate of the data for
+    every scale (`Estimate`), and looks for the interval between releases under which the error to expect is the least
+    (`next_release`). Budget accrues with the time since the last release and is spent whole when one is due; data that
+    stands still may get more than accrued. A silence is at most three times as long as the one before.
+    """
+
+    kind = "auto"
+
+    def __init__(self, **common: Unpack[Common]) -> None:
+        if common.get("method", "laplace") != "laplace":
+            raise ConfigurationError("auto combines releases with independent noise; it goes with the method laplace")
+        super().__init__({}, **common)
+        self._bands = bands_of(self.shape)
+        self._estimate = Estimate(self._bands, laplace_variance(self.sensitivity / self.epsilon), self.span)
+        self._spent: list[tuple[int, Fraction]] = []
+        self._last_release = 0
+        self._gap = 0
+        self._due = 1
+        self._wanted = first_share(self.epsilon, self.span)
+        self._interval = 1
+
+    def _decide(self, counts: Counts) -> Verdict:
+        left = self._left(self.time_point)
+        if self.time_point == self.horizon:
+            return Verdict("final", left) if left else Verdict("cut_off")
+        if self.last is not None and self.time_point < self._due:
+            return Verdict("waiting")
+        epsilon = min(self._affordable(), left)
+        if not epsilon:
+            return Verdict("cut_off")
+        return Verdict("first" if self.last is None else "scheduled", epsilon)
+
+    def _absorb(self, noisy: Noisy, epsilon: Fraction) -> Noisy:
+        assert noisy.scale is not None  # the method is Laplace
+        if self.last is None:
+            counts = self._estimate.begin(noisy.counts, noisy.scale)
+        else:
+            self._gap = self.time_point - self._last_release
+            counts = self._estimate.correct(self.last, noisy.counts, noisy.scale, self._gap)
+        self._last_release = self.time_point
+        self._spent.append((self.time_point, epsilon))
+        self._spent = [(point, spent) for point, spent in self._spent if self._counts_at(point, self.time_point)]
+        self._plan()
+        return Noisy(counts, noisy.scale)
+
+    def _variance(self, scale: Fraction | None) -> Variance | None:
+        return None if self.post else self._estimate.variance()
+
+    def _counts_at(self, point: int, time_point: int) -> bool:
+        """Whether what was spent at `point` counts in the sum that ends with `time_point`."""
+        return self.window is None or point > time_point - self.window
+
+    def _left(self, time_point: int) -> Fraction:
+        spent = (epsilon for point, epsilon in self._spent if self._counts_at(point, time_point))
+        return self.epsilon - sum(spent, Fraction(0))
+
+    def _affordable(self) -> Fraction:
+        """What was wanted; in a window, no more than leaves as much for every release until older ones are forgotten.
+
+        Without that bound a burst of releases right after a large one would use up the window and then stop.
+        """
+        epsilon = self._wanted
+        if self.window is None or self.last is None:
+            return epsilon
+        held = [(point, spent) for point, spent in self._spent if self._counts_at(point, self.time_point)]
+        spent_then = sum((spent for _, spent in held), Fraction(0))
+        interval = max(self._interval, self.time_point - self._last_release)
+        for point, spent in held:
+            releases = -(-(point + self.window - self.time_point) // interval)
+            epsilon = min(epsilon, (self.epsilon - spent_then) / releases)
+            spent_then -= spent
+        return self._rounded(epsilon)
+
+    def _rounded(self, epsilon: Fraction) -> Fraction:
+        return epsilon * FINEST / self.epsilon // 1 * self.epsilon / FINEST
+
+    def _plan(self) -> None:
+        """When the next release is due, and what it may cost."""
+        if self.time_point == self.horizon or (self.window is None and not self._left(self.time_point)):
+            return
+        means = self._finite_means() if self.window is None else self._window_means(self.window)
+        following = next_release(self._bands, self._estimate, self._gap, means)
+        self._due = self.time_point + following.gap
+        self._interval = following.interval
+        wanted = Fraction(round(following.epsilon / float(self.epsilon) * FINEST), FINEST) * self.epsilon
+        if not self._gap:
+            # One release tells nothing of drift: the second follows at once, and must be able to see it.
+            wanted = max(wanted, first_share(self.epsilon, self.span) / 2)
+        self._wanted = max(wanted, self.epsilon / FINEST)
+
+    def _finite_means(self) -> Means:
+        assert self.horizon is not None
+        ahead, left = float(self.horizon - self.time_point), float(self._left(self.time_point))
+
+        def shares(gap: Floats, interval: Floats, boost: Floats) -> tuple[Floats, Floats]:
+            accrued = left * gap / ahead
+            epsilon = np.minimum(accrued * boost, np.where(gap >= ahead, left, np.maximum(MOST * left, accrued)))
+            rest = np.maximum(ahead - gap, 1)
+            return epsilon, np.where(ahead > gap, (left - epsilon) * np.minimum(interval / rest, 1), 0)
+
+        def granted(when: Floats, interval: Floats, before: list[Floats], wanted: Floats) -> Floats:
+            return wanted
+
+        longest = ceil(self.horizon / _FEWEST_FINITE)
+        return Means(ahead, longest, float(self.epsilon), float(self.sensitivity), shares, granted)
+
+    def _window_means(self, window: int) -> Means:
+        epsilon = float(self.epsilon)
+        most = epsilon if window == 1 else MOST * epsilon
+        points = np.array([point for point, _ in self._spent])
+        upto = np.cumsum([0.0, *(float(spent) for _, spent in self._spent)])
+
+        def shares(gap: Floats, interval: Floats, boost: Floats) -> tuple[Floats, Floats]:
+            wanted = np.minimum(epsilon * boost / np.ceil(window / gap), most)
+            return wanted, np.minimum(epsilon / np.ceil(window / interval), most)
+
+        def granted(when: Floats, interval: Floats, before: list[Floats], wanted: Floats) -> Floats:
+            older = upto[-1] - upto[np.searchsorted(points, self.time_point + when - window, side="right")]
+            own = np.zeros_like(wanted)
+            for number, spent in enumerate(before):
+                own += spent * ((len(before) - number) * interval < window)
+            affordable: Floats = np.clip(epsilon - older - own, 0, wanted)
+            return affordable
+
+        longest = ceil(window / _FEWEST_WINDOW)
+        return Means(2.0 * window, longest, epsilon, float(self.sensitivity), shares, granted)
+
+    def _progress(self) -> dict[str, Any]:
+        return {
+            "spent": [[point, to_text(epsilon)] for point, epsilon in self._spent],
+            "last_release": self._last_release,
+            "gap": self._gap,
+            "due": self._due,
+            "wanted": to_text(self._wanted),
+            "interval": self._interval,
+            "estimate": self._estimate.state(),
+        }
+
+    def _resume(self, state: Mapping[str, Any]) -> None:
+        self._spent = [(point, as_fraction(epsilon)) for point, epsilon in state["spent"]]
+        self._last_release = state["last_release"]
+        self._gap = state["gap"]
+        self._due = state["due"]
+        self._wanted = as_fraction(state["wanted"])
+        self._interval = state["interval"]
+        self._estimate.resume(state["estimate"])
+
+
+def first_share(epsilon: Fraction, span: int) -> Fraction:
+    """What the first release costs: enough to begin with, and little enough that hardly anything is lost by it."""
+    return epsilon * min(Fraction(1), Fraction(ceil(_FIRST / sqrt(span) * FINEST), FINEST))

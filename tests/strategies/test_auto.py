@@ -1,0 +1,185 @@
+"""`auto`: its noise, its rules, and that it is worth having."""
+
+import json
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+import streamdp.histograms.laplace as laplace_module
+from streamdp.errors import ConfigurationError
+from streamdp.privacy.noise import InsecureSeededSource, discrete_laplace
+from streamdp.strategies import Auto, Decision, make_strategy, restore_strategy
+from streamdp.strategies.auto import first_share
+
+CELLS = 64
+SPANS: list[dict[str, int]] = [{"horizon": 60}, {"window": 20}]
+
+
+def build(seed: int = 1, cells: int = CELLS, **settings: Any) -> Auto:
+    strategy = make_strategy("auto", cells=cells, source=InsecureSeededSource(seed), **{"epsilon": 1, **settings})
+    assert isinstance(strategy, Auto)
+    return strategy
+
+
+def moving(speed: float, points: int, seed: int = 3, users: int = 20_000) -> list[np.ndarray]:
+    """Users of whom a part moves to a random cell in each point."""
+    generator = np.random.default_rng(seed)
+    counts = generator.multinomial(users, generator.dirichlet(np.full(CELLS, 0.5)))
+    series = []
+    for _ in range(points):
+        gone = generator.binomial(counts, speed)
+        counts = counts - gone + generator.multinomial(gone.sum(), np.full(CELLS, 1 / CELLS))
+        series.append(counts.astype(np.int64))
+    return series
+
+
+def check_noise(monkeypatch: pytest.MonkeyPatch, halved: bool) -> None:
+    """What is drawn for every release has the variance its charge pays for, whatever becomes of it afterwards."""
+    drawn: list[np.ndarray] = []
+
+    def recorded(scale: Fraction, *rest: Any) -> Any:
+        noise = discrete_laplace(scale / 2 if halved else scale, *rest)
+        drawn.append(noise.copy())
+        return noise
+
+    monkeypatch.setattr(laplace_module, "discrete_laplace", recorded)
+    strategy = build(cells=20_000, sensitivity=2, horizon=30)
+    decisions = [strategy.step(np.full(20_000, 1_000, dtype=np.int64)) for _ in range(30)]
+    fresh = [decision for decision in decisions if decision.fresh]
+    assert len(fresh) == len(drawn) >= 3
+    for decision, noise in zip(fresh, drawn, strict=True):
+        ratio = np.exp(-float(decision.epsilon) / 2)
+        assert decision.scale == 2 / decision.epsilon
+        assert np.mean(noise.astype(float) ** 2) == pytest.approx(2 * ratio / (1 - ratio) ** 2, rel=0.15)
+
+
+def test_every_release_carries_the_noise_of_its_charge(monkeypatch: pytest.MonkeyPatch) -> None:
+    check_noise(monkeypatch, halved=False)
+
+
+def test_half_the_noise_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(AssertionError):
+        check_noise(monkeypatch, halved=True)
+
+
+@pytest.mark.parametrize("span", SPANS)
+def test_points_that_wait_look_at_no_data(span: dict[str, int]) -> None:
+    """The same noise on other data while it waits: the same decisions, because it does not look."""
+    calm = [np.full(CELLS, 500, dtype=np.int64)] * 60
+    one, other = build(**span), build(**span)
+    for counts in calm:
+        first = one.step(counts)
+        second = other.step(counts if first.fresh else counts * 7)
+        assert (first.fresh, first.epsilon, first.reason) == (second.fresh, second.epsilon, second.reason)
+
+
+@pytest.mark.parametrize("span", SPANS)
+def test_a_moving_histogram_is_released_more_often_than_a_still_one(span: dict[str, int]) -> None:
+    def releases(speed: float) -> int:
+        strategy = build(**span)
+        return sum(strategy.step(counts).fresh for counts in moving(speed, 60, users=200_000))
+
+    assert releases(0.3) > 2 * releases(0.0)
+
+
+def test_a_horizon_is_spent_to_the_last_bit() -> None:
+    strategy = build(horizon=60)
+    decisions = [strategy.step(counts) for counts in moving(0.01, 60)]
+    assert sum((decision.epsilon for decision in decisions), Fraction(0)) == 1
+    assert decisions[0].reason == "first"
+    assert decisions[0].epsilon == first_share(Fraction(1), 60)
+    assert decisions[1].fresh
+    assert decisions[-1].reason == "final"
+
+
+@pytest.mark.parametrize("span", [1, 2, 3])
+@pytest.mark.parametrize("kind", ["horizon", "window"])
+@pytest.mark.parametrize("cells", [1, 4])
+def test_short_spans_and_few_cells(span: int, kind: str, cells: int) -> None:
+    strategy = build(cells=cells, **{kind: span})
+    decisions = [strategy.step(np.full(cells, 10, dtype=np.int64)) for _ in range(span)]
+    assert sum((decision.epsilon for decision in decisions), Fraction(0)) <= 1
+    assert decisions[0].fresh
+
+
+def test_a_silence_is_at_most_three_times_the_one_before() -> None:
+    strategy = build(horizon=200)
+    released = [number for number in range(200) if strategy.step(np.full(CELLS, 300, dtype=np.int64)).fresh]
+    gaps = np.diff(released)
+    assert all(later <= max(1, 3 * earlier) for earlier, later in zip([0, *gaps], gaps, strict=False))
+    assert gaps.max() > 10
+
+
+def mean_error(strategy: Any, series: list[np.ndarray]) -> float:
+    """Of all ranges that begin with the first cell."""
+    errors = []
+    for truth in series:
+        decision = strategy.step(truth)
+        errors.append(np.abs(np.cumsum(decision.counts - truth)).mean())
+    return float(np.mean(errors))
+
+
+@pytest.mark.parametrize("span", [{"horizon": 120}, {"window": 20}])
+@pytest.mark.parametrize("speed", [0.002, 0.05, 0.5])
+def test_it_is_near_the_best_interval_in_hindsight_and_far_from_the_worst(span: dict[str, int], speed: float) -> None:
+    """The one property that matters, at a fixed seed and with room: benchmarks measure how near."""
+    series = moving(speed, 120)
+    most = next(iter(span.values()))
+    fixed = [
+        mean_error(
+            make_strategy(
+                "fixed",
+                epsilon=1,
+                cells=CELLS,
+                parameters={"interval": interval},
+                source=InsecureSeededSource(5),
+                **span,
+            ),
+            series,
+        )
+        for interval in (1, 2, 3, 5, 8, 12, 20, 40, 60)
+        if interval <= most
+    ]
+    auto = mean_error(build(5, **span), series)
+    assert auto < 2 * min(fixed)
+    assert auto < max(fixed) / 1.5
+
+
+def test_the_state_is_small_and_json_whatever_the_histogram() -> None:
+    strategy = make_strategy("auto", epsilon=1, cells=2**16, shape=(2,) * 16, window=50, source=InsecureSeededSource(2))
+    for _ in range(4):
+        strategy.step(np.zeros(2**16, dtype=np.int64))
+    assert len(json.dumps(strategy.state(), allow_nan=False)) < 50_000
+
+
+@pytest.mark.parametrize("post", [(), ("nonnegative",), ("consistent_total",)])
+def test_it_goes_on_to_the_bit_after_a_restart(post: tuple[str, ...]) -> None:
+    arguments: dict[str, Any] = {"epsilon": 1, "cells": CELLS, "window": 10, "post": post}
+    series = moving(0.1, 40)
+    source = InsecureSeededSource(9)
+    whole = make_strategy("auto", source=source, **arguments)
+    again_source = InsecureSeededSource(9)
+    parted = make_strategy("auto", source=again_source, **arguments)
+    for counts in series:
+        one, other = whole.step(counts), parted.step(counts)
+        assert_same(one, other)
+        parted = restore_strategy(
+            "auto",
+            state=json.loads(json.dumps(parted.state())),
+            last=parted.last,
+            source=again_source,
+            **arguments,
+        )
+
+
+def assert_same(one: Decision, other: Decision) -> None:
+    assert (one.fresh, one.epsilon, one.reason) == (other.fresh, other.epsilon, other.reason)
+    assert one.counts is not None and other.counts is not None
+    assert np.array_equal(one.counts, other.counts)
+
+
+def test_other_methods_are_refused() -> None:
+    with pytest.raises(ConfigurationError, match="laplace"):
+        make_strategy("auto", epsilon=1, cells=4, horizon=5, method="efpa")
