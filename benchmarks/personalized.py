@@ -18,7 +18,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-
 from sklearn.linear_model import LogisticRegression as SklearnLogistic
 from sklearn.svm import LinearSVC as SklearnSVM
 
