@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from streamdp.replay.plot import COLOURS, svg_text
+from streamdp.strategies import STRATEGIES
 
 AUTO = "auto"
 MOST_OF_ANY = 1.5
@@ -61,8 +62,10 @@ def geometric_mean(values: Sequence[float]) -> float:
 
 
 def kinds_in(results: Results) -> list[str]:
-    kinds = {kind: None for trace in results.values() for cells in trace["settings"].values() for kind in cells}
-    return sorted(kinds, key=lambda kind: kind != AUTO)
+    """Those that were measured, auto first."""
+    kinds = {kind for trace in results.values() for cells in trace["settings"].values() for kind in cells}
+    order = [AUTO, *STRATEGIES]
+    return sorted(kinds, key=order.index)
 
 
 def passed(results: Results, settings: Sequence[Setting]) -> bool:
