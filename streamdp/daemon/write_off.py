@@ -96,9 +96,13 @@ class WriteOff:
 
     def carry_out(self, reason: str) -> None:
         """Makes this journal the owner of the input, which ends any other's writing, and writes off."""
+        if self._was_asked_elsewhere:
+            # Only the other's claim tells of it: a crash between taking that over and writing off would lose it.
+            self._write_off(reason)
         claims = claim_input(self.source, self.target, self.config, self.journal.identity, take_over=True)
         try:
             self.head = read_head(self.target, Topics.of(self.config.output_prefix))
+            self.now = now_ms()
             self._write_off(reason)
         finally:
             for claim in claims:

@@ -71,3 +71,13 @@ def test_who_subscribes_too_early_is_told_what_makes_the_topic(tmp_path, capsys)
     said = capsys.readouterr().err
     assert "there is no log" in said
     assert f"start `streamdp run {path}`" in said
+
+
+@pytest.mark.usefixtures("signals_as_before")
+def test_points_that_data_could_close_are_refused_before_anything_is_made(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("streamdp.observe.logs.set_up", lambda level: None)
+    path = tmp_path / "s.toml"
+    path.write_text(CONFIG.replace('length = "1h"', 'length = "1h"\nclock = "event"'))
+    assert main(["run", str(path)]) == 2
+    assert "no guarantee" in capsys.readouterr().err
+    assert not (tmp_path / "journal.db").exists()

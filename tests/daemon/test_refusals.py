@@ -8,11 +8,15 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import closing
 
 import pytest
 from harness import Stream
 
 from streamdp import messages
+from streamdp.config import load
+from streamdp.daemon import write_off
+from streamdp.daemon.wiring import open_input, open_output
 from streamdp.journal import JournalReader
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -150,7 +154,8 @@ def test_writing_off_a_lost_journal_begins_a_new_one_that_waits(stream):
     before = stream.outputs()
     stream.run_until(points=3)
     after = [messages.decode(value).header for value in stream.outputs()[len(before) :]]
-    assert {header["kind"] for header in after} == {"repeat"}
+    # A slow machine may get beyond the window.
+    assert {header["kind"] for header in after if header["time_point"] < published + 300} == {"repeat"}
     assert min(header["time_point"] for header in after) == published + 1
     stream.check_population()
 
@@ -174,6 +179,24 @@ def test_writing_off_when_journal_and_outputs_are_lost(tmp_path):
     assert {header["kind"] for header in headers if header["time_point"] < 31} == {"repeat"}
     assert any(header["kind"] == "release" for header in headers if header["time_point"] >= 31)
     stream.check_population()
+
+
+def test_a_crash_while_an_input_is_taken_over_does_not_lose_the_write_off(stream, tmp_path, monkeypatch):
+    path = tmp_path / "other.toml"
+    path.write_text(stream.path.read_text().replace("state/journal.db", "other/journal.db"))
+    config = load(path)
+
+    def die(*arguments, **options):
+        raise KeyboardInterrupt
+
+    for topic in config.output_topics:
+        shutil.rmtree(stream.directory / "log" / topic)
+    with closing(open_input(config)) as source, closing(open_output(config)) as target:
+        monkeypatch.setattr(write_off, "claim_input", die)
+        with pytest.raises(KeyboardInterrupt), write_off.plan_write_off(config, source, target) as plan:
+            plan.carry_out("lost")
+    with JournalReader.open(config.journal_path) as journal:
+        assert journal.written_off_until() == 1
 
 
 def test_another_streams_spending_counts_until_now_when_its_input_is_taken_over(stream, tmp_path):
