@@ -78,7 +78,7 @@ class _Axis:
         size = self.size
         apart, squared = (size**2 - 1) / (3 * size), (size**2 - 1) / 6
         half = 2.0 ** np.arange(self.levels - 2, -1, -1)
-        details = np.maximum(half / 3 + 1 / (6 * half) - half**2 / (2 * size), half / 24)
+        details = ((size + 1) * (2 * half**2 + 1) / 3 - half**3 - 1) / (2 * half * size)
         return np.concatenate([[(squared + 2 * apart + 1) / size], details])
 
 

@@ -7,7 +7,7 @@ a random range count (`total`), and to a coefficient of each band (`bands`).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import log
+from math import log, sqrt
 from typing import Any
 
 import numpy as np
@@ -87,8 +87,8 @@ class Drift:
         energy = self._bands.energy
         self.total = float(np.exp(self._weights @ np.log(self._speeds)))
         """The speed in the middle of the belief, in logarithms."""
-        self.upper = float(self._weights @ self._speeds)
-        """The mean of the belief, which the fast end of it pulls up: for intervals, where too little is worse."""
+        self.upper = sqrt(self.total * float(self._weights @ self._speeds))
+        """Between that and the mean, which the fast end pulls up: for intervals, where too little is worse."""
         mean = self.total / float(energy.sum())
         bands = np.full(self._bands.number, mean)
         if self.seen:
