@@ -35,7 +35,18 @@ def test_the_energy_of_a_range_is_its_number_of_cells_and_lies_where_its_coeffic
         assert energy == pytest.approx(bands.sizes * bands.mean_square(bands.forward(indicator.reshape(-1))))
 
 
-@pytest.mark.parametrize("size", [1, 2, 8, 64])
+@pytest.mark.parametrize("size", [513, 1_000, 4_096])
+def test_long_axes_are_near_enough(size: int) -> None:
+    generator = np.random.default_rng(4)
+    bands = bands_of((size,))
+    ends = np.sort(generator.integers(size, size=(3_000, 2)), axis=1)
+    energies = [bands.energy_of([slice(low, high + 1)]) for low, high in ends]
+    assert bands.energy[0] == pytest.approx(np.mean(energies, axis=0)[0], rel=0.1)
+    assert bands.energy[5:] == pytest.approx(np.mean(energies, axis=0)[5:], rel=0.1)
+    assert (bands.energy > 0).all()
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 8, 10, 23, 64])
 def test_the_mean_energy_is_that_of_all_intervals(size: int) -> None:
     bands = bands_of((size,))
     energies = [
