@@ -13,7 +13,7 @@ Everything here was released under the guarantee; reading it, combining it and k
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -26,10 +26,42 @@ from streamdp.daemon.outputs import tail
 from streamdp.domain import View
 from streamdp.domain.view import Selector
 from streamdp.engine import Topics
+from streamdp.histograms.variance import Variance
 from streamdp.transport.base import TopicPartition, Transport
 
 if TYPE_CHECKING:
     import pandas
+
+_NORMAL_95 = 1.959964
+
+
+class RangeCount(int):
+    """The number of records in a range as it was published, and how far off it may be.
+
+    It is an integer and can be used as one.
+    """
+
+    standard_error: float | None
+    """The standard deviation of its error; None where nothing was published about it."""
+    drift_included: bool
+    """Whether that includes how much the data may have moved since the release. If not, it is the noise alone."""
+
+    def __new__(cls, value: int, standard_error: float | None = None, drift_included: bool = False) -> RangeCount:
+        self = super().__new__(cls, value)
+        self.standard_error = standard_error
+        self.drift_included = drift_included
+        return self
+
+    @property
+    def value(self) -> int:
+        return int(self)
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """Where the true number lies, 95 times in 100 (by the normal distribution); None without a standard error."""
+        if self.standard_error is None:
+            return None
+        return self - _NORMAL_95 * self.standard_error, self + _NORMAL_95 * self.standard_error
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +71,8 @@ class Release:
     header: dict[str, Any]
     counts: NDArray[np.int64]
     """One count for each cell, flat; `to_numpy` has the histogram's shape."""
+    age: int = 0
+    """How many points have closed since the one it is of."""
 
     @property
     def release_id(self) -> str:
@@ -65,7 +99,10 @@ class Release:
 
     @property
     def noise_scale(self) -> Fraction | None:
-        """The scale of the discrete Laplace noise in each count; None when the method's noise has no single scale."""
+        """The scale of the discrete Laplace noise in each count; None when it has no single scale.
+
+        An estimate from several releases has none; `standard_error` is known in more cases.
+        """
         scale = self.header["noise_scale"]
         return None if scale is None else Fraction(scale)
 
@@ -74,9 +111,27 @@ class Release:
         """What the cells mean."""
         return View.from_description(self.header["view"])
 
-    def range_count(self, **ranges: Selector) -> int:
-        """The noisy number of records in a range: `range_count(age=(20, 29), sex="f")`."""
-        return self.view.range_count(self.counts, **ranges)
+    @cached_property
+    def variance(self) -> Variance | None:
+        """What is known of the error of the counts; None where nothing is, as in messages of older versions."""
+        published = self.header.get("variance")
+        return None if published is None else Variance.from_json(self.view.shape, published)
+
+    def range_count(self, **ranges: Selector) -> RangeCount:
+        """The number of records in a range, and how far off it may be: `range_count(age=(20, 29), sex="f")`."""
+        drift_included = self.variance is not None and self.variance.drift is not None
+        value = self.view.range_count(self.counts, **ranges)
+        return RangeCount(value, self.standard_error(**ranges), drift_included)
+
+    def standard_error(self, **ranges: Selector) -> float | None:
+        """Of the count of a range, `age` points after the release; None where nothing is known.
+
+        `auto` publishes how fast the data moves, and then drift since the release is part of it. For other strategies
+        it is the noise of the release.
+        """
+        if self.variance is None:
+            return None
+        return self.variance.standard_error(self.view.selection(**ranges), self.age)
 
     def to_numpy(self) -> NDArray[np.int64]:
         """The counts in the histogram's shape, one axis for each attribute."""
@@ -129,7 +184,9 @@ def latest(transport: Transport, prefix: str) -> dict[str, Release]:
         whole = messages.join_parts(parts[histogram].values())
         if whole is not None and whole.counts is not None:
             newest[histogram] = Release(whole.header, whole.counts)
-    return newest
+    head = _head(transport, prefix)
+    now = 0 if head is None else int(head["time_point"])
+    return {name: _at(release, now) for name, release in newest.items()}
 
 
 def subscribe(
@@ -177,14 +234,28 @@ def subscribe(
                 continue
             del parts[release_id]
             header, held[name] = whole.header, Release(whole.header, whole.counts)
+        elif name in held:
+            held[name] = _at(held[name], int(header["time_point"]))
         if shown:
             yield Update(message.kind, header, held.get(name))
 
 
 def _has_ended(transport: Transport, prefix: str) -> bool:
     """Whether the stream's finite horizon is over, as its head says."""
+    head = _head(transport, prefix)
+    return head is not None and bool(head["ended"])
+
+
+def _head(transport: Transport, prefix: str) -> dict[str, Any] | None:
+    """What the stream says of its last closed point, if anything."""
     newest = tail(transport, Topics.of(prefix).head, 1)
-    return bool(newest) and bool(messages.decode(newest[0].value or b"").header["ended"])
+    return messages.decode(newest[0].value or b"").header if newest else None
+
+
+def _at(release: Release, time_point: int) -> Release:
+    """The release as it stands at a time point, which may be its own."""
+    age = max(0, time_point - release.time_point)
+    return release if age == release.age else replace(release, age=age)
 
 
 def _read(

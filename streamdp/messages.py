@@ -4,7 +4,9 @@ A message is a JSON object, or, for wide histograms, an Arrow IPC stream whose s
 whose one column holds the counts, compressed. A release of many cells comes in parts; how many depends on the public
 number of cells only. Nothing here depends on unreleased data.
 
-Format 1. The meaning of a field never changes; a new meaning is a new field.
+Format 1. The meaning of a field never changes; a new meaning is a new field. `counts` is what a subscriber should hold;
+`noise_scale` is there where each of them is a count plus noise of that scale; `variance` (missing in older messages,
+null where nothing is known) is the error to expect of them, as `streamdp.histograms.variance` reads it.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ import threading
 import time
 from contextlib import closing
 from fractions import Fraction
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -33,7 +34,9 @@ TOPICS = Topics.of("clinic")
 class Publisher:
     """The daemon's output without its input: an engine whose messages go to the log, one transaction a point."""
 
-    def __init__(self, path, views=(AGE_BY_SEX, SEX), horizon=6, interval=3, encoding="auto", segment_bytes=1 << 26):
+    def __init__(
+        self, path, views=(AGE_BY_SEX, SEX), horizon=6, interval=3, encoding="auto", segment_bytes=1 << 26, kind="fixed"
+    ):
         self.log = FileLog(path, durable=False, segment_bytes=segment_bytes)
         self.log.ensure_topics(output_topics(TOPICS))
         self._writer = self.log.writer("engine")
@@ -41,16 +44,17 @@ class Publisher:
         share = Fraction(1, len(views))
         plans = []
         for place, view in enumerate(views):
-            ledger.reserve(view.name, share, "fixed")
+            ledger.reserve(view.name, share, kind)
             strategy = make_strategy(
-                "fixed",
+                kind,
                 epsilon=share,
                 cells=view.cells,
+                shape=view.shape,
                 horizon=horizon,
-                parameters={"interval": interval},
+                parameters={"interval": interval} if kind == "fixed" else {},
                 source=InsecureSeededSource(place),
             )
-            plans.append(Plan(view, "fixed", strategy, "laplace", encoding))
+            plans.append(Plan(view, kind, strategy, "laplace", encoding))
         self.engine = Engine(
             stream="clinic", journal_id="0123456789abcdef", plans=plans, budget=ledger, topics=TOPICS, horizon=horizon
         )
@@ -94,6 +98,43 @@ def test_a_release_answers_range_counts_in_every_form(publisher):
     assert series["20-29", "f"] == counts[4]
     assert series.index.names == ["age", "sex"]
     assert series.groupby("sex").sum()["m"] == counts[1::2].sum()
+
+
+def test_a_range_count_knows_its_error(publisher):
+    publisher.points()
+    release = latest(publisher.log, "clinic")["age_by_sex"]
+    count = release.range_count(age=(20, 49))
+    assert count == count.value == release.counts[4:10].sum()
+    assert isinstance(count, int) and str(count) == str(count.value)
+    ratio = np.exp(-1 / float(release.noise_scale))
+    assert count.standard_error == pytest.approx((6 * 2 * ratio / (1 - ratio) ** 2) ** 0.5, rel=1e-3)
+    low, high = count.interval
+    assert high - count == count - low == pytest.approx(1.96 * count.standard_error, rel=1e-3)
+    assert not count.drift_included
+
+
+def test_the_error_of_auto_grows_with_every_repeat(tmp_path):
+    with closing(Publisher(tmp_path / "log", views=[AGE_BY_SEX], horizon=60, kind="auto")) as publisher:
+        publisher.points(60)
+        updates = list(subscribe(publisher.log, "clinic", from_beginning=True, follow=False))
+    repeated = 0
+    for before, update in pairwise(updates):
+        count = update.release.range_count(sex="f")
+        assert count.drift_included and update.release.noise_scale is None
+        assert update.release.age == update.time_point - update.release.time_point
+        if update.kind == "repeat":
+            repeated += 1
+            assert count == before.release.range_count(sex="f")
+            assert count.standard_error > before.release.range_count(sex="f").standard_error
+    assert repeated > 10
+
+
+def test_messages_of_older_versions_say_nothing_of_their_error(publisher):
+    publisher.points()
+    release = latest(publisher.log, "clinic")["sex"]
+    header = {name: value for name, value in release.header.items() if name != "variance"}
+    count = Release(header, release.counts).range_count(sex="f")
+    assert (count, count.standard_error, count.interval) == (release.counts[0], None, None)
 
 
 def test_a_histogram_of_one_attribute_has_a_plain_index(publisher):

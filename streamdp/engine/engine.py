@@ -190,7 +190,8 @@ class Engine:
             "epsilon": to_text(decision.epsilon),
             "mechanism": "discrete Laplace",
             "method": plan.method,
-            "noise_scale": None if decision.scale is None else to_text(Fraction(decision.scale)),
+            "noise_scale": None if decision.scale is None or decision.combined else to_text(decision.scale),
+            "variance": None if decision.variance is None else decision.variance.to_json(),
             "domain": plan.view.domain.fingerprint,
             "view": plan.view.describe(),
         }

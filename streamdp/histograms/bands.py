@@ -18,6 +18,7 @@ Selection = Sequence[slice | npt.NDArray[np.int64]]
 
 # With more combinations of levels than this, those of the same total level share a band.
 MOST_BANDS = 256
+_MOST_EXACT = 512
 
 
 class _Axis:
@@ -74,12 +75,21 @@ class _Axis:
         return energy
 
     def mean_energy(self) -> Floats:
-        """The same for an interval with both ends uniform, on average: exact for a power of two, near for others."""
+        """The same for an interval with both ends uniform, on average.
+
+        It follows from the sums, and the sums of squares, of each basis vector's running sums. Long axes have too many
+        of those; there they are taken as if the axis were a power of two.
+        """
         size = self.size
+        if size <= _MOST_EXACT:
+            upto = np.cumsum(self.inverse(np.eye(size)), axis=0)
+            squares, sums = (upto**2).sum(axis=0), upto.sum(axis=0)
+            each = (2 * ((size + 1) * squares - sums**2) - 1) / size**2
+            return np.bincount(self.level_of, each, self.levels).astype(np.float64)
         apart, squared = (size**2 - 1) / (3 * size), (size**2 - 1) / 6
         half = 2.0 ** np.arange(self.levels - 2, -1, -1)
-        details = np.maximum(half / 3 + 1 / (6 * half) - half**2 / (2 * size), half / 24)
-        return np.concatenate([[(squared + 2 * apart + 1) / size], details])
+        details = ((size + 1) * (2 * half**2 + 1) / 3 - half**3 - 1) / (2 * half * size)
+        return np.concatenate([[(squared + 2 * apart + 1) / size], np.maximum(details, half / 24)])
 
 
 class Bands:

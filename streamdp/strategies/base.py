@@ -71,11 +71,13 @@ class Decision:
     threshold: int | None
     """The public threshold that was asked, where one was."""
     scale: Fraction | None
-    """The scale of the noise in a fresh release."""
+    """The scale of the noise that was drawn for a fresh release."""
     reason: Reason
     charges: tuple[Charge, ...]
     variance: Variance | None = None
     """What is known of the error of fresh counts; None for a repeat, or when nothing is."""
+    combined: bool = False
+    """Whether the counts are an estimate from several releases, so that `scale` is not that of the noise in them."""
 
 
 class Strategy(Protocol):
@@ -122,6 +124,8 @@ class StreamStrategy(ABC):
     """
 
     kind: ClassVar[str]
+    combines: ClassVar[bool] = False
+    """Whether it publishes an estimate from several releases rather than the last one."""
 
     def __init__(self, parameters: Mapping[str, Any], **common: Any) -> None:
         settings = _Settings(**common)
@@ -249,6 +253,7 @@ class StreamStrategy(ABC):
             reason=verdict.reason,
             charges=charges,
             variance=variance,
+            combined=self.combines,
         )
 
 

@@ -47,7 +47,10 @@ def assert_prefix(before: list[bytes], after: list[bytes]) -> None:
 
 @pytest.mark.parametrize("step", [*STEPS, "commit.after:3", "publish.before:3", "publish.after:3", "mark.after:4"])
 def test_killed_at_a_named_step(tmp_path, step):
-    stream = Stream(tmp_path)
+    killed_twice_at(Stream(tmp_path), step)
+
+
+def killed_twice_at(stream: Stream, step: str) -> None:
     stream.feed(200)
     kill_at(stream, step)
     before = stream.outputs()
@@ -57,6 +60,12 @@ def test_killed_at_a_named_step(tmp_path, step):
     stream.run_until(points=4)
     assert_prefix(before, stream.outputs())
     stream.check()
+
+
+@pytest.mark.parametrize("step", ["commit.before", "journal.commit.written", "publish.before:3", "checkpoint.after"])
+@pytest.mark.parametrize("guarantee", ["window = 20", "horizon = 10000"])
+def test_auto_killed_at_a_named_step(tmp_path, step, guarantee):
+    killed_twice_at(Stream(tmp_path, strategy="auto", parameters="", guarantee=guarantee), step)
 
 
 def campaign(stream: Stream, kills: int, seed: int, longest: float = 2.0) -> None:

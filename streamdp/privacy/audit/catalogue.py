@@ -63,6 +63,7 @@ def _ours() -> list[Subject]:
         Subject(OURS, "discrete Laplace, drawn", CLAIM, own.laplace_drawn, Verdict.NOTHING_FOUND),
         Subject(OURS, "exponential mechanism, drawn", CLAIM, own.exponential_drawn, Verdict.NOTHING_FOUND),
         Subject(OURS, "permute and flip, drawn", CLAIM, own.permute_and_flip_drawn, Verdict.NOTHING_FOUND),
+        Subject(OURS, "strategy auto, whole runs drawn", CLAIM, own.auto_drawn, Verdict.NOTHING_FOUND),
     ]
 
 

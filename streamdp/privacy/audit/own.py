@@ -24,6 +24,8 @@ EPSILON = Fraction(1)
 SEED = 20170601
 TRIALS = 20_000
 CONSISTENCY_TRIALS = 3_000
+RUN_POINTS = 4
+RUN_TRIALS = 2_000
 
 Scores = tuple[int, ...]
 
@@ -125,6 +127,20 @@ def permute_and_flip_drawn() -> Measurement:
     here, there = (5, *(4,) * 3), (4, *(5,) * 3)
     source = noise.InsecureSeededSource(SEED)
     return _bounded(monte_carlo_lower_bound(choose, here, there, trials=TRIALS // 2, source=source).epsilon)
+
+
+def auto_drawn() -> Measurement:
+    """A Monte-Carlo bound on whole runs of the strategy `auto`, with a user there all the time or never."""
+    # Strategies are made of this package, so they are looked up when they are audited and not before.
+    from streamdp.strategies import make_strategy
+
+    def run(count: int, source: noise.NoiseSource | None) -> tuple[int, ...]:
+        strategy = make_strategy("auto", epsilon=EPSILON, cells=1, horizon=RUN_POINTS, source=source)
+        decisions = [strategy.step(np.array([count])) for _ in range(RUN_POINTS)]
+        return tuple(int(np.clip(decision.counts, -1, 2)[0]) for decision in decisions if decision.counts is not None)
+
+    source = noise.InsecureSeededSource(SEED)
+    return _bounded(monte_carlo_lower_bound(run, 0, 1, trials=RUN_TRIALS, source=source).epsilon)
 
 
 def _neighbouring_scores(candidates: int, monotone: bool) -> tuple[Scores, Scores]:

@@ -7,7 +7,7 @@ a random range count (`total`), and to a coefficient of each band (`bands`).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import log
+from math import log, sqrt
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,8 @@ _SLOWEST = 0.3
 """The slowest drift that is told from none: over the span it adds this part of the noise of all of epsilon at once."""
 _STEP = 0.5
 """By how much, in logarithms, the speed changes between two releases: its standard deviation."""
+_CHANGE = 1.0
+"""The same until the end of what is planned."""
 _ANYTHING = 0.02
 """The chance, at every release, that the speed has become anything at all."""
 _BAND_CHANGE = 0.3
@@ -57,7 +59,7 @@ class Drift:
         `deviation` the sum of those two.
         """
         energy, sizes = self._bands.energy, self._bands.sizes
-        self._diffuse()
+        self._weights = self._diffused(_STEP)
         seen = float(energy @ excess) / gap
         expected = deviation + gap * self.profile * self._speeds[:, None]
         spread = np.sqrt((2 * energy**2 / sizes * expected**2).sum(axis=1)) / gap
@@ -77,18 +79,19 @@ class Drift:
         self._means = self._means + gain * (seen - self._means)
         self._variances = (1 - gain) * before
 
-    def _diffuse(self) -> None:
+    def _diffused(self, step: float) -> Floats:
         spacing = log(self._speeds[1] / self._speeds[0])
-        kernel = np.exp(-0.5 * (np.arange(-_GRID, _GRID + 1) * spacing / _STEP) ** 2)
+        kernel = np.exp(-0.5 * (np.arange(-_GRID, _GRID + 1) * spacing / step) ** 2)
         moved = np.convolve(self._weights, kernel)[_GRID : 2 * _GRID]
-        self._weights = (1 - _ANYTHING) * moved / moved.sum() + _ANYTHING / _GRID
+        weights: Floats = (1 - _ANYTHING) * moved / moved.sum() + _ANYTHING / _GRID
+        return weights
 
     def _summarise(self) -> None:
         energy = self._bands.energy
         self.total = float(np.exp(self._weights @ np.log(self._speeds)))
         """The speed in the middle of the belief, in logarithms."""
-        self.upper = float(self._weights @ self._speeds)
-        """The mean of the belief, which the fast end of it pulls up: for intervals, where too little is worse."""
+        self.upper = sqrt(self.total * float(self._weights @ self._speeds))
+        """Between that and the mean, which the fast end pulls up: for intervals, where too little is worse."""
         mean = self.total / float(energy.sum())
         bands = np.full(self._bands.number, mean)
         if self.seen:
@@ -101,7 +104,8 @@ class Drift:
 
     def scenarios(self, number: int) -> Floats:
         """Speeds that stand for the belief, equally likely."""
-        return np.interp((np.arange(number) + 0.5) / number, np.cumsum(self._weights), self._speeds)
+        weights = self._diffused(_CHANGE)
+        return np.interp((np.arange(number) + 0.5) / number, np.cumsum(weights), self._speeds)
 
     def state(self) -> dict[str, Any]:
         return {

@@ -22,6 +22,9 @@ _SURPRISE = 5.0
 """A band that is further from its prediction than this many normal deviations has jumped, and is believed anew."""
 _LEAST = 1e-9
 _ROUNDING = 1 / 12
+_LEARNING = 0.3
+_CAUTION = 1.2
+"""Data that surprised lately will surprise more: its speed changes too."""
 
 
 class Estimate:
@@ -36,6 +39,8 @@ class Estimate:
         self._bands, self._everything, self._span = bands, everything, span
         self.variances: Floats = np.zeros(bands.number)
         self.drift: Drift | None = None
+        self.surprise = 1.0
+        """How far releases were from the estimate, relative to what it was said to be: mean squares, lately."""
 
     def begin(self, noisy: Counts, scale: Fraction) -> Counts:
         """The estimate after the first release."""
@@ -56,6 +61,10 @@ class Estimate:
         square = bands.mean_square(news)
         before = self.variances + gap * self.drift.bands
         expected = before + noise
+        told = self.variance()
+        assert told.drift is not None
+        foreseen = float(bands.energy @ (told.noise + gap * told.drift + noise))
+        self.surprise += _LEARNING * (float(bands.energy @ square) / foreseen - self.surprise)
         self.drift.observe(square - self.variances - noise, self.variances + noise, gap)
         # What is new is itself an observation of the variance, the better the more coefficients the band has.
         trust = before**2 / (before**2 + 2 * expected**2 / bands.sizes)
@@ -69,14 +78,18 @@ class Estimate:
     def variance(self) -> Variance:
         """What is known of the error of the estimate."""
         assert self.drift is not None
-        return Variance(self._bands.shape, self.variances + _ROUNDING, self.drift.profile * self.drift.upper)
+        wider = max(1.0, _CAUTION * self.surprise)
+        drift = self.drift.profile * self.drift.upper
+        return Variance(self._bands.shape, wider * self.variances + _ROUNDING, wider * drift)
 
     def state(self) -> dict[str, Any]:
         return {
             "variances": self.variances.tolist(),
+            "surprise": self.surprise,
             "drift": None if self.drift is None else self.drift.state(),
         }
 
     def resume(self, state: Mapping[str, Any]) -> None:
         self.variances = np.array(state["variances"])
+        self.surprise = state["surprise"]
         self.drift = None if state["drift"] is None else Drift.from_state(self._bands, state["drift"])

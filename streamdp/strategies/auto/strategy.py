@@ -42,6 +42,7 @@ class Auto(StreamStrategy):
     """
 
     kind = "auto"
+    combines = True
 
     def __init__(self, **common: Unpack[Common]) -> None:
         if common.get("method", "laplace") != "laplace":
