@@ -49,6 +49,7 @@ CLASSIFIERS: dict[str, dict[str, str]] = {
     "sampling": {"mechanism": "sampling"},
     "utility, vote": {"mechanism": "utility", "ensemble": "vote"},
     "utility, scores": {"mechanism": "utility", "ensemble": "scores"},
+    "weighted by a float noise vector (no guarantee)": {"mechanism": "weighted", "calibration": "published"},
     "weighted": {"mechanism": "weighted"},
 }
 MILLION = 1_000_000
@@ -171,9 +172,9 @@ def misclassification(rows: Integers, sizes: list[int], runs: int) -> bool:
             train, test = order[: len(rows) * 4 // 5], order[len(rows) * 4 // 5 :]
             table = draw(PREFERENCES[0], len(train), generator)
             for name, settings in CLASSIFIERS.items():
-                ensemble = settings.get("ensemble", "pooled")
+                more = {key: value for key, value in settings.items() if key != "mechanism"}
                 model = Personalized(
-                    target(bounds, regularization=LAMBDA, ensemble=ensemble),
+                    target(bounds, regularization=LAMBDA, **more),
                     table,
                     settings["mechanism"],
                     source=InsecureSeededSource(run),

@@ -11,7 +11,8 @@ ORDER = 40
 HELP = "what was spent, by whom, what is left, and when more returns"
 DESCRIPTION = """\
 Reads a stream's journal, also while the daemon runs, and prints the privacy budget: each histogram's reservation and
-what it has used of it, each job's charge, what is left for jobs now, and when budget comes back (w-event).
+what it has used of it, each job's charge, what is left for jobs now, and when budget comes back (w-event). With
+preferences, also what a user of each level has spent and has left.
 
 Budget that a finite horizon has spent never comes back."""
 

@@ -80,9 +80,8 @@ def plan(config: StreamConfig) -> StreamPlan:
         _histogram_plan(config, histogram, view)
         for histogram, view in zip(config.histogram, config.build_views(), strict=True)
     )
-    reserved = sum((histogram.epsilon for histogram in histograms), Fraction(0))
     least = config.levels[0].epsilon if config.levels else config.epsilon
-    return StreamPlan(config, histograms, least - reserved)
+    return StreamPlan(config, histograms, least - config.epsilon * (1 - config.share_left))
 
 
 def _histogram_plan(config: StreamConfig, histogram: HistogramSection, view: View) -> HistogramPlan:

@@ -106,13 +106,13 @@ class Ledger:
     def spent(self, time_point: int, owner: str | None = None) -> Fraction:
         """Spent over the horizon, or in the window that ends at `time_point`; by `owner`, or by all.
 
-        Of all: reservations count in full, whatever their owners' own entries say. With levels: the most that any of
-        them spent.
+        Of all: reservations count in full, whatever their owners' own entries say. With levels: of a user of the
+        strictest, whose limit is `chargeable`; `spent_by_level` has the others.
         """
         if owner in self._recorded:
             return self._seen(self._recorded[owner], time_point)
         if owner is None:
-            return self.reserved + max(self._charged.seen(time_point))
+            return self.reserved + self._charged.seen(time_point)[0]
         first = 1 if self.terms.is_finite else time_point - self.terms.points + 1
         last = self.terms.points if self.terms.is_finite else time_point
         mine = (entry.epsilon for entry in self._entries if entry.owner == owner and first <= entry.time_point <= last)

@@ -68,8 +68,8 @@ class Report:
     """The state of a ledger at one time point, seen from the window that ends there (or from the whole horizon).
 
     `returns` lists the next time points at which a charge may ask more than now, and how much, if nothing else is
-    charged. With levels of privacy, `charged`, `left` and `returns` are what is charged at most, and left, to everybody
-    alike, and `levels` says it level by level.
+    charged. With levels of privacy, `charged` is what the strictest pays, `left` and `returns` what may be asked of
+    everybody alike, and `levels` says it level by level.
     """
 
     terms: Terms
@@ -111,7 +111,7 @@ class Report:
         lines = [
             f"epsilon {decimal_text(self.terms.epsilon_total)} for {self._span()}; at time point {self.time_point}: "
             f"{decimal_text(self.reserved)} reserved, {decimal_text(self.charged)} charged, "
-            f"{decimal_text(self.left)} left"
+            f"{decimal_text(self.left)} left" + (" to everybody alike" if self.levels else "")
         ]
         if len(table) > 1:
             lines += _aligned(table)

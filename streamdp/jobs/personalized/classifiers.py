@@ -8,7 +8,8 @@ Zhang, Xiao, Yang and Winslett, PVLDB 5(11), 2012) with a weight for every row.
 
 Why not a noise vector of density exp(-c |b|) in the objective (Chaudhuri, Monteleoni and Sarwate 2011): its proof is
 about real numbers. The minimum is a smooth function of b and of the data, and one drawn in floating point tells by its
-low bits which data it came from. Sums of lattice values and discrete noise have nothing of the kind.
+low bits which data it came from. Sums of lattice values and discrete noise have nothing of the kind. It is there for
+comparison (`objective`), and says that it has no guarantee.
 
 Sensitivity. Features are scaled to [-1, 1] by public bounds, a constant 1 is appended, all are rounded to whole numbers
 of 1/K, and a row whose L1 norm passes C is shrunk to it, in integers and rounded towards zero. So y x has L1 norm at
@@ -21,7 +22,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import sqrt
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +30,7 @@ import numpy.typing as npt
 from streamdp.jobs.base import ParameterError
 from streamdp.jobs.kmeans.bounds import Bounds, checked_bounds, declared_attributes
 from streamdp.jobs.kmeans.rows import as_table
+from streamdp.jobs.personalized.objective import perturbed_minimum
 from streamdp.jobs.personalized.session import Part, Session, pooled
 
 Floats = npt.NDArray[np.float64]
@@ -52,7 +54,9 @@ class _Linear:
     average, by what each part is worth. row_norm: the largest L1 norm that a row of scaled features and the constant
     can have, where it is public and less than their number, as with indicators.
 
-    Learned: `coef_` and `intercept_`, for features scaled to [-1, 1].
+    calibration="published" finds the minimum under a noise vector instead (`objective`), for comparison only.
+
+    Learned: `coef_` and `intercept_`, for features scaled to [-1, 1]; `guarantee_`, "none" for what was published.
     """
 
     bounds: Any
@@ -60,6 +64,9 @@ class _Linear:
     regularization: float = 1e-3
     ensemble: str = "pooled"
     row_norm: float | None = None
+    calibration: str = "exact"
+
+    _loss: ClassVar[str]
 
     def check(self) -> None:
         checked_bounds(self.bounds, declared_attributes(self.bounds) or 1)
@@ -69,6 +76,8 @@ class _Linear:
             raise ParameterError("regularization: a number above zero")
         if self.ensemble not in ENSEMBLES:
             raise ParameterError(f"ensemble: give one of {', '.join(ENSEMBLES)}")
+        if self.calibration not in ("exact", "published"):
+            raise ParameterError('calibration: "exact", or "published" for comparison')
         if self.row_norm is not None and not (np.isfinite(self.row_norm) and self.row_norm >= 1):
             raise ParameterError("row_norm: a number of at least 1, the constant")
 
@@ -80,28 +89,60 @@ class _Linear:
             raise ParameterError("y: give a label for each row")
         signs = (labels == self.classes[1]).astype(np.int64) - (labels == self.classes[0])
         features = table.shape[1] + 1
-        limit = round(self._limit(features) * LATTICE)
-        rows = clipped(on_lattice(table, bounds), limit)
+        rows = on_lattice(table, bounds)
         signs[~rows.any(axis=1)] = 0
+        if self.calibration == "published":
+            models, worths = self._published(rows, signs, features, session)
+        else:
+            models, worths = self._exact(rows, signs, features, session)
+        stacked = np.array(models).reshape(-1, features)
+        average = _averaged(stacked, worths, features)
+        return {
+            "coef": average[:-1],
+            "intercept": float(average[-1]),
+            "models": stacked,
+            "worths": np.array(worths),
+            "feature_bounds": bounds,
+            "guarantee": "none" if self.calibration == "published" else "personalised",
+        }
+
+    def _exact(
+        self, lattice: Integers, signs: Integers, features: int, session: Session
+    ) -> tuple[list[Floats], list[float]]:
+        limit = round(self._limit(features) * LATTICE)
+        rows = clipped(lattice, limit)
         rows[signs == 0] = 0
         upper = np.triu_indices(features)
         squares = (limit**2 + limit * min(limit, LATTICE)) // 2
         linear = session.parts(lambda weights: _sums(rows, weights * signs), limit, 0.0, LINEAR_SHARE)
         quadratic = session.parts(lambda weights: _products(rows, weights)[upper], squares, 0.0, 1 - LINEAR_SHARE)
         if self.ensemble == "pooled":
-            models = [self._solve(pooled(linear, features), pooled(quadratic, len(upper[0])), features, session)]
-            worths = [1.0]
-        else:
-            models = [self._solve(a, b, features, session) for a, b in zip(linear, quadratic, strict=True)]
-            worths = [part.worth for part in linear]
-        stacked = np.array(models).reshape(-1, features)
-        return {
-            "coef": _averaged(stacked, worths, features)[:-1],
-            "intercept": float(_averaged(stacked, worths, features)[-1]),
-            "models": stacked,
-            "worths": np.array(worths),
-            "feature_bounds": bounds,
-        }
+            return [self._solve(pooled(linear, features), pooled(quadratic, len(upper[0])), features, session)], [1.0]
+        models = [self._solve(a, b, features, session) for a, b in zip(linear, quadratic, strict=True)]
+        return models, [part.worth for part in linear]
+
+    def _published(
+        self, lattice: Integers, signs: Integers, features: int, session: Session
+    ) -> tuple[list[Floats], list[float]]:
+        """A model for every release; what each is worth is how much its users pay. Rows have L2 norm at most 1."""
+        rows = lattice / (LATTICE * sqrt(features))
+        models, worths = [], []
+        for release in session.releases(0.0):
+            session.meter.spend(release)
+            session.made.append(release)
+            chosen = np.array(release.weights, dtype=np.float64) / max(release.weights)
+            weights = chosen[session.levels]
+            if (drawn := session.meter.draw(session.levels, release)) is not None:
+                weights = weights * drawn
+            epsilon = float(release.unit) * max(release.weights)
+            users = float((chosen * session.preferences.sizes).sum())
+            ridge = self.regularization * max(users, 1.0)
+            found = perturbed_minimum(
+                rows, signs.astype(np.float64), weights, epsilon, ridge, self._loss, session.meter.source
+            )
+            models.append(found / sqrt(features))
+            worths.append((users * epsilon) ** 2)
+        return models, worths
 
     def predict(self, model: Any, X: Any) -> npt.NDArray[Any]:
         """The class of each row. About these rows it is exact: it protects those that were fitted."""
@@ -145,12 +186,16 @@ class _Linear:
 class LogisticRegression(_Linear):
     """Logistic regression; `classes`, `bounds` and the rest are described above."""
 
+    _loss = "logistic"
+
     def _solve(self, linear: Part, quadratic: Part, features: int, session: Session) -> Floats:
         return 2 * self._minimum(linear, quadratic, features, session, 4 * self.regularization)
 
 
 class LinearSVM(_Linear):
     """A linear support vector machine in its least-squares form."""
+
+    _loss = "huber"
 
     def _solve(self, linear: Part, quadratic: Part, features: int, session: Session) -> Floats:
         return self._minimum(linear, quadratic, features, session, self.regularization)

@@ -22,19 +22,20 @@ from streamdp.jobs.personalized.partition import (
     without_dominated,
 )
 from streamdp.jobs.personalized.preferences import Preferences
-from streamdp.jobs.personalized.releases import Release, sampled, uniform, weighted
+from streamdp.jobs.personalized.releases import LATTICE, Release, sampled, uniform, weighted
 
 Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Settings:
-    """How a mechanism is to be run. `threshold` None chooses one by the public table."""
+    """How a mechanism is to be run. `threshold` None chooses one by the public table; no weight is above `lattice`."""
 
     mechanism: str
     rounds: int = 1
     threshold: Fraction | None = None
     smallest: int = 1
+    lattice: int = LATTICE
 
 
 def minimum(preferences: Preferences, spread: float, settings: Settings) -> list[Release]:
@@ -78,7 +79,7 @@ def weighted_sum(preferences: Preferences, spread: float, settings: Settings) ->
     np.divide(2 + spread * squares, np.square(sums), out=variance, where=sums > 0)
     # When nobody of the table pays anything, the last: then nobody is capped.
     best = len(epsilon) - 1 - int(variance[::-1].argmin())
-    return [weighted(preferences.epsilons, preferences.epsilons[best])]
+    return [weighted(preferences.epsilons, preferences.epsilons[best], settings.lattice)]
 
 
 MECHANISMS: dict[str, Callable[[Preferences, float, Settings], list[Release]]] = {

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -59,32 +60,44 @@ def privacy_aware_partition(
     """For each number of parts the one of least waste, the sum of squares of what users keep unspent; of those the one
     of greatest precision. (The seed's own criterion for the number, Eq. 1, always wants the most.)"""
     epsilon, before = _columns(epsilons, sizes)
+    chosen, most = [(0, len(epsilons))], -np.inf
+    for parts in _least_waste(tuple(epsilons), tuple(sizes.tolist()), smallest):
+        starts, ends = np.array(parts).T
+        worth = float(precision(before[ends] - before[starts], epsilon[starts], spread).sum())
+        if worth > most:
+            chosen, most = list(parts), worth
+    return chosen
+
+
+@lru_cache(maxsize=64)
+def _least_waste(
+    epsilons: tuple[Fraction, ...], counts: tuple[int, ...], smallest: int
+) -> tuple[tuple[Part, ...], ...]:
+    """The partition of least waste for every number of parts that there can be."""
+    sizes = np.array(counts)
+    epsilon, before = _columns(epsilons, sizes)
     levels, total = len(epsilon), float(before[-1])
     sums = np.concatenate([[0], np.cumsum(epsilon * sizes)])
     squares = np.concatenate([[0], np.cumsum(np.square(epsilon) * sizes)])
     floor = _floor(smallest, total)
     least = np.full(levels + 1, np.inf)
     least[0] = 0.0
-    origins, chosen, most = [], [(0, levels)], -np.inf
+    origins: list[npt.NDArray[np.int64]] = []
+    found: list[tuple[Part, ...]] = []
     for parts in range(1, min(MOST_PARTS, levels) + 1):
         waste, origin = np.full(levels + 1, np.inf), np.zeros(levels + 1, dtype=np.int64)
         for end in range(parts, levels + 1):
             users = before[end] - before[:end]
             inner = squares[end] - squares[:end] - 2 * epsilon[:end] * (sums[end] - sums[:end])
-            found = least[:end] + inner + np.square(epsilon[:end]) * users
-            found[users < floor] = np.inf
-            origin[end] = found.argmin()
-            waste[end] = found[origin[end]]
+            wasted = least[:end] + inner + np.square(epsilon[:end]) * users
+            wasted[users < floor] = np.inf
+            origin[end] = wasted.argmin()
+            waste[end] = wasted[origin[end]]
         origins.append(origin)
         least = waste
-        if not np.isfinite(waste[levels]):
-            continue
-        found_parts = _trace_counted(origins, levels)
-        starts, ends = np.array(found_parts).T
-        worth = float(precision(before[ends] - before[starts], epsilon[starts], spread).sum())
-        if worth > most:
-            chosen, most = found_parts, worth
-    return chosen
+        if np.isfinite(waste[levels]):
+            found.append(tuple(_trace_counted(origins, levels)))
+    return tuple(found)
 
 
 def without_dominated(parts: Sequence[Part], epsilons: Sequence[Fraction], sizes: npt.NDArray[np.int64]) -> list[Part]:

@@ -73,6 +73,11 @@ class Preferences:
     def strictest(self) -> Fraction:
         return self.epsilons[0]
 
+    @property
+    def strictest_paying(self) -> Fraction:
+        """The smallest epsilon above zero: no cap is lower."""
+        return next(epsilon for epsilon in self.epsilons if epsilon)
+
     def floats(self) -> npt.NDArray[np.float64]:
         """For choices that cost nothing and promise nothing; what is paid is decided in exact numbers."""
         return np.array([float(epsilon) for epsilon in self.epsilons])

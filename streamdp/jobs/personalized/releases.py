@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streamdp.jobs.personalized.preferences import Levels, Preferences
-from streamdp.privacy.noise import NoiseSource, discrete_laplace, uniform_below
+from streamdp.privacy.noise import LARGEST_SCALE, NoiseSource, discrete_laplace, uniform_below
 
 Integers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -58,20 +58,22 @@ class Release:
         return Release(self.weights, self.unit / parts, costs, self.kept)
 
 
-def weighted(epsilons: Sequence[Fraction], cap: Fraction) -> Release:
-    """Every level at its own epsilon, or at `cap` when that is less; weights are integers and rounded down.
+def finest_lattice(epsilon: Fraction, sensitivity: int) -> int:
+    """The most that a weight can be for the noise's scale to stay within what the sampler draws."""
+    return max(1, min(LATTICE, floor(LARGEST_SCALE * epsilon / sensitivity)))
+
+
+def weighted(epsilons: Sequence[Fraction], cap: Fraction, lattice: int = LATTICE) -> Release:
+    """Every level at its own epsilon, or at `cap` when that is less; weights are integers of at most `lattice`, rounded
+    down.
 
     Equal epsilons have weight 1 and noise of scale 1 / epsilon: plain differential privacy.
     """
     wanted = [min(epsilon, cap) for epsilon in epsilons]
     measure = _common_measure(wanted)
-    unit = measure if cap_weight(wanted, measure) <= LATTICE else max(wanted) / LATTICE
+    unit = measure if max(wanted) / measure <= lattice else max(wanted) / lattice
     weights = tuple(floor(each / unit) for each in wanted)
     return Release(weights, unit, tuple(weight * unit for weight in weights))
-
-
-def cap_weight(wanted: Sequence[Fraction], measure: Fraction) -> Fraction:
-    return max(wanted) / measure
 
 
 def _common_measure(values: Sequence[Fraction]) -> Fraction:
@@ -126,7 +128,7 @@ class LevelMeter:
         rows: npt.NDArray[np.bool_] | None = None,
     ) -> Integers:
         """The weighted sum with its noise. `rows` are those that take part, as `draw` drew them."""
-        self._spend(release)
+        self.spend(release)
         weights = np.array(release.weights, dtype=np.int64)[levels]
         if rows is not None:
             weights *= rows
@@ -143,7 +145,8 @@ class LevelMeter:
         rows[some] = uniform_below(KEPT_UNITS, some.size, self.source) < kept[some]
         return rows
 
-    def _spend(self, release: Release) -> None:
+    def spend(self, release: Release) -> None:
+        """Before anything looks at the data for it."""
         after = [spent + cost for spent, cost in zip(self.spent, release.costs, strict=True)]
         if any(spent > limit for spent, limit in zip(after, self._limits, strict=True)):
             raise RuntimeError(

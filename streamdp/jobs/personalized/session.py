@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from streamdp.jobs.personalized.mechanisms import Settings, releases_of
 from streamdp.jobs.personalized.preferences import Levels, Preferences
-from streamdp.jobs.personalized.releases import LevelMeter, Release, Tally
+from streamdp.jobs.personalized.releases import LevelMeter, Release, Tally, finest_lattice
 from streamdp.privacy.noise import NoiseSource
 
 Floats = npt.NDArray[np.float64]
@@ -58,10 +58,11 @@ class Session:
         self.meter = LevelMeter(preferences, source)
         self.made: list[Release] = []
 
-    def releases(self, spread: float, share: Fraction = Fraction(1)) -> list[Release]:
+    def releases(self, spread: float, share: Fraction = Fraction(1), sensitivity: int = 1) -> list[Release]:
         """What the mechanism releases for a share of everybody's epsilon."""
         limit = self.settings.threshold
-        settings = self.settings if limit is None else replace(self.settings, threshold=limit * share)
+        lattice = finest_lattice(self.preferences.strictest_paying * share, sensitivity)
+        settings = replace(self.settings, threshold=None if limit is None else limit * share, lattice=lattice)
         return releases_of(self.preferences.scaled(share), spread, settings)
 
     def parts(self, tally: Tally, sensitivity: int, spread: float, share: Fraction = Fraction(1)) -> list[Part]:
@@ -71,7 +72,7 @@ class Session:
         when preferences have nothing to do with what is summed.
         """
         found = []
-        for release in self.releases(spread, share):
+        for release in self.releases(spread, share, sensitivity):
             noisy = self.meter.noisy(tally, self.levels, release, sensitivity, self.meter.draw(self.levels, release))
             self.made.append(release)
             total, squares = self._expected(release)

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streamdp.jobs.base import Meter, ParameterError
-from streamdp.jobs.kmeans.bounds import checked_bounds, declared_attributes
+from streamdp.jobs.kmeans.bounds import Bounds, checked_bounds, declared_attributes
 from streamdp.jobs.kmeans.grids import PRUNED_THETA, pruned_outcome
 from streamdp.jobs.kmeans.rows import Rows, as_table
 from streamdp.jobs.kmeans.synopsis import Synopsis, cells_of, eugkm_cells, side_for
@@ -126,31 +126,22 @@ class Sum:
         checked_bounds(self.bounds, declared_attributes(self.bounds) or 1)
 
     def fit(self, X: Any, y: Any, session: Session) -> dict[str, Any]:
-        table = as_table(X, declared_attributes(self.bounds))
-        bounds = checked_bounds(self.bounds, table.shape[1])
+        table, bounds = bounded(X, self.bounds)
         largest = np.maximum(np.abs(bounds.low), np.abs(bounds.high))
-        parts = on_lattice(np.clip(table, bounds.low, bounds.high) / np.where(largest, largest, 1))
+        parts = on_lattice(table / np.where(largest, largest, 1))
         return {"sums": sums_of(parts, session, Fraction(1)) * largest}
 
 
 @dataclass(frozen=True)
-class Mean:
+class Mean(Sum):
     """The mean of every column, as the quotient of a noisy sum of distances from the middle of the bounds and a noisy
     count, for half of epsilon each. `bounds` as for `Sum`. Learned: `means_`, within the bounds."""
 
-    bounds: Any
-
-    def check(self) -> None:
-        checked_bounds(self.bounds, declared_attributes(self.bounds) or 1)
-
     def fit(self, X: Any, y: Any, session: Session) -> dict[str, Any]:
-        table = as_table(X, declared_attributes(self.bounds))
-        bounds = checked_bounds(self.bounds, table.shape[1])
+        table, bounds = bounded(X, self.bounds)
         half = np.where(bounds.half_width > 0, bounds.half_width, 1)
-        parts = on_lattice((np.clip(table, bounds.low, bounds.high) - bounds.middle) / half)
-        whole = _whole(table)
-        sums = sums_of(parts, session, Fraction(1, 2))
-        counted = session.count(whole, 0.0, Fraction(1, 2))
+        sums = sums_of(on_lattice((table - bounds.middle) / half), session, Fraction(1, 2))
+        counted = session.count(_whole(table), 0.0, Fraction(1, 2))
         means = bounds.middle + sums * half / max(counted, 1.0)
         return {"means": np.clip(means, bounds.low, bounds.high)}
 
@@ -175,8 +166,7 @@ class Clusters:
         side_for(1, len(bounds.axes), self.n_clusters)
 
     def fit(self, X: Any, y: Any, session: Session) -> dict[str, Any]:
-        table = as_table(X, declared_attributes(self.bounds)).astype(np.float64)
-        bounds = checked_bounds(self.bounds, table.shape[1])
+        table, bounds = bounded(X, self.bounds)
         whole = _whole(table)
         rows = Rows(table[whole], bounds)
         users, mean = session.preferences.total, _mean_epsilon(session)
@@ -196,13 +186,20 @@ class Clusters:
         }
 
 
+def bounded(X: Any, bounds: Any) -> tuple[Floats, Bounds]:
+    """The table with its values moved into the bounds, and these; NaN stays."""
+    table = as_table(X, declared_attributes(bounds)).astype(np.float64)
+    checked = checked_bounds(bounds, table.shape[1])
+    return np.clip(table, checked.low, checked.high), checked
+
+
 def binned(cells: npt.NDArray[np.int64], weights: npt.NDArray[np.int64], size: int) -> npt.NDArray[np.int64]:
     """Sums of weights by cell; exact while they stay below 2**53, which a population of 2**36 rows would not."""
     return np.bincount(cells, weights, size).astype(np.int64)
 
 
-def _whole(table: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-    whole: npt.NDArray[np.bool_] = np.logical_not(np.isnan(table.astype(np.float64)).any(axis=1))
+def _whole(table: Floats) -> npt.NDArray[np.bool_]:
+    whole: npt.NDArray[np.bool_] = np.logical_not(np.isnan(table).any(axis=1))
     return whole
 
 

@@ -1,7 +1,8 @@
 """What `streamdp audit` audits: our own mechanisms, and published rules whose true loss is known.
 
 The published ones keep the auditor honest: if it no longer sees what is wrong with them, it would not see it in ours.
-They are descriptions for the auditor and cannot be run. All claim epsilon 1 and have sensitivity 1.
+They are descriptions for the auditor and cannot be run. All claim epsilon 1, but for those by class, and have
+sensitivity 1.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from fractions import Fraction
 
-from streamdp.privacy.audit import own
+from streamdp.privacy.audit import by_class, own
 from streamdp.privacy.audit.findings import Measurement, Subject, Verdict
 from streamdp.privacy.audit.rules import Noise, Rule
 from streamdp.privacy.audit.search import growth, worst_loss
@@ -18,8 +19,12 @@ CLAIM = 1.0
 LENGTHS = (8, 16, 32, 64)
 
 OURS = "streamdp"
+PERSONALISED = "streamdp, by class"
 VARIANTS = "published sparse vectors"
 STREAM_RULES = "published stream rules"
+
+# Where a class pays all of its epsilon, so that halved noise shows here too.
+_TIGHT = {("minimum", "strict"), ("sampling", "strict"), ("weighted", "strict")}
 
 # Positives of the variants, and most releases of the stream rules: small, so that the figures are easy to check.
 _POSITIVES = 4
@@ -28,7 +33,7 @@ _RELEASES = 5
 
 def catalogue() -> list[Subject]:
     """Every subject, in the order of the table."""
-    return [*_ours(), *_variants(), *_stream_rules()]
+    return [*_ours(), *_personalised(), *_variants(), *_stream_rules()]
 
 
 def _ours() -> list[Subject]:
@@ -64,6 +69,22 @@ def _ours() -> list[Subject]:
         Subject(OURS, "exponential mechanism, drawn", CLAIM, own.exponential_drawn, Verdict.NOTHING_FOUND),
         Subject(OURS, "permute and flip, drawn", CLAIM, own.permute_and_flip_drawn, Verdict.NOTHING_FOUND),
         Subject(OURS, "strategy auto, whole runs drawn", CLAIM, own.auto_drawn, Verdict.NOTHING_FOUND),
+    ]
+
+
+def _personalised() -> list[Subject]:
+    """For each class its own claim. How much of it a mechanism uses is its own affair."""
+    return [
+        Subject(
+            PERSONALISED,
+            f"{mechanism}, {name}",
+            float(epsilon),
+            _later(by_class.personalised, mechanism, name),
+            Verdict.WITHIN,
+            ratio=1 if (mechanism, name) in _TIGHT else None,
+        )
+        for mechanism in by_class.MECHANISMS
+        for name, epsilon in by_class.CLASSES.items()
     ]
 
 

@@ -50,7 +50,7 @@ def _departure(vector: technique.SparseVector, rule: Rule, source: noise.NoiseSo
 
     fresh = [technique.SparseVector(epsilon, 1, positives, monotone, source) for _ in range(CONSISTENCY_TRIALS)]
     threshold_noise = np.array([one.state()["rho"] for one in fresh])
-    if not _follows(threshold_noise, rule.threshold_noise):
+    if not follows(threshold_noise, rule.threshold_noise):
         return "its threshold noise does not have the scale it states"
 
     # With rho at zero the bit is the tail of the query noise itself.
@@ -62,7 +62,7 @@ def _departure(vector: technique.SparseVector, rule: Rule, source: noise.NoiseSo
     return None
 
 
-def _follows(draws: npt.NDArray[np.int64], law: Noise) -> bool:
+def follows(draws: npt.NDArray[np.int64], law: Noise) -> bool:
     """Whether draws have the law's tail beyond one scale, on both sides: a third more or less would show."""
     start = math.ceil(law.scale)
     probability = _tail(law, start)
@@ -79,7 +79,7 @@ def laplace_law() -> Measurement:
     points = np.arange(-50.0, 51.0)
     loss = float(np.max(np.abs(log_density(law, points) - log_density(law, points - 1))))
     draws = noise.discrete_laplace(law.scale, TRIALS, noise.InsecureSeededSource(SEED))
-    problem = None if _follows(draws, law) else "its draws do not have the scale that was asked for"
+    problem = None if follows(draws, law) else "its draws do not have the scale that was asked for"
     return Measurement(loss, problem=problem)
 
 

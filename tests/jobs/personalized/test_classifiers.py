@@ -13,6 +13,7 @@ from streamdp.jobs import ParameterError, Personalized
 from streamdp.jobs.kmeans.bounds import checked_bounds
 from streamdp.jobs.personalized import MECHANISMS, LinearSVM, LogisticRegression, Preferences
 from streamdp.jobs.personalized.classifiers import LATTICE, clipped, on_lattice
+from streamdp.jobs.personalized.objective import CURVATURES, LOSSES, calibrated
 from streamdp.jobs.personalized.releases import LevelMeter
 from streamdp.privacy.audit.monte_carlo import monte_carlo_lower_bound
 from streamdp.privacy.noise import InsecureSeededSource
@@ -97,7 +98,40 @@ def test_a_neighbour_of_a_class_is_hidden_at_its_own_epsilon(level) -> None:
     assert bound.epsilon <= classes[level]
 
 
-def test_equal_preferences_are_plain(monkeypatch) -> None:
+@pytest.mark.parametrize("target", [LogisticRegression, LinearSVM])
+@pytest.mark.parametrize("mechanism", ["weighted", "sampling", "utility"])
+def test_the_published_form_works_and_says_that_it_promises_nothing(target, mechanism) -> None:
+    X, y, table = sample(5_000)
+    model = Personalized(
+        target((-5, 5), calibration="published", ensemble="vote"), table, mechanism, source=InsecureSeededSource(1)
+    ).fit(X, y)
+    assert model.guarantee_ == "none"
+    assert (model.predict(X) == y).mean() > 0.85
+    assert all(spent <= level for spent, level in zip(model.epsilon_spent_, model.levels_, strict=True))
+    exact = Personalized(target((-5, 5)), table, mechanism, source=InsecureSeededSource(1)).fit(X, y)
+    assert exact.guarantee_ == "personalised"
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.floats(1e-3, 10), st.floats(1e-3, 10), st.floats(1e-6, 1e6))
+def test_regularisation_is_added_before_the_noise_loses_its_bound(epsilon, curvature, ridge) -> None:
+    """As printed it is added only when nothing is left, and the noise 1 / beta is then as large as one likes."""
+    beta, raised = calibrated(epsilon, curvature, ridge)
+    assert beta >= epsilon / 2
+    assert raised >= ridge or beta > epsilon / 2
+    assert beta + curvature / raised <= epsilon * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_losses_have_the_slope_and_the_curvature_that_are_claimed(loss) -> None:
+    scores = np.linspace(-6, 6, 2_401)
+    value, slope = LOSSES[loss](scores)
+    assert np.abs(np.gradient(value, scores) - slope)[1:-1].max() < 0.01
+    assert np.abs(slope).max() <= 1
+    assert np.abs(np.gradient(slope, scores)).max() <= CURVATURES[loss] + 0.01
+
+
+def test_equal_preferences_are_plain() -> None:
     X, y, _ = sample(500)
     found = [
         Personalized(LogisticRegression((-5, 5)), [0.5] * 500, mechanism, source=InsecureSeededSource(1))
@@ -127,6 +161,7 @@ def test_odd_labels_and_missing_values_are_left_out_and_nothing_fails() -> None:
         ({"regularization": 0.0}, "regularization"),
         ({"ensemble": "magic"}, "ensemble"),
         ({"row_norm": 0.5}, "row_norm"),
+        ({"calibration": "magic"}, "calibration"),
         ({"bounds": None}, "bounds are missing"),
     ],
 )

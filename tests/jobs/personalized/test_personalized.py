@@ -12,7 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamdp.jobs import KMeans, ParameterError, Personalized
-from streamdp.jobs.personalized import MECHANISMS, Clusters, Histogram, Mean, Preferences, RangeCounts, Sum
+from streamdp.jobs.personalized import (
+    MECHANISMS,
+    Clusters,
+    Histogram,
+    LogisticRegression,
+    Mean,
+    Preferences,
+    RangeCounts,
+    Sum,
+)
 from streamdp.jobs.personalized.releases import KEPT_UNITS, sampled, weighted
 from streamdp.privacy.exact import as_fraction
 from streamdp.privacy.noise import InsecureSeededSource, discrete_laplace
@@ -95,6 +104,16 @@ def test_weights_lie_on_a_lattice_and_are_rounded_down() -> None:
     many = weighted(sorted(awkward), Fraction(1))
     assert all(cost <= level for cost, level in zip(many.costs, sorted(awkward), strict=True))
     assert all(level - cost < level / 1000 for cost, level in zip(many.costs, sorted(awkward), strict=True))
+
+
+def test_a_tiny_epsilon_still_has_an_answer() -> None:
+    """The scale of the noise stays within what the sampler draws: a failure after the charge would cost it."""
+    table = [1e-5, 1.00001e-5, 0.9]
+    for target in (Mean(([0] * 50, [1] * 50)), LogisticRegression(([0] * 50, [1] * 50)), Histogram([2])):
+        columns = 1 if isinstance(target, Histogram) else 50
+        model = Personalized(target, table, source=InsecureSeededSource(1))
+        model.fit(np.ones((3, columns)), [0, 1, 1])
+        assert all(spent <= level for spent, level in zip(model.epsilon_spent_, model.levels_, strict=True))
 
 
 def test_a_sample_keeps_rows_with_a_probability_that_is_surely_not_too_large() -> None:
