@@ -95,7 +95,7 @@ def test_submit_writes_the_request_and_prints_its_id(config, topics, capsys):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["median", "--epsilon", "0.1"], "kind: unknown; there are: copula, kmeans, privpfc"),
+        (["median", "--epsilon", "0.1"], "kind: unknown; there are: copula, kmeans, personalized, privpfc"),
         (["kmeans", "--epsilon", "0.1"], "n_clusters: missing"),
         (["kmeans", "--epsilon", "0", "--set", "n_clusters=3"], "more than 0"),
         (["kmeans", "--epsilon", "0.41", "--set", "n_clusters=3"], "at most 0.4"),
@@ -203,7 +203,7 @@ def test_kinds_are_documented_from_their_types(config, capsys):
     config.write_text(CONFIG + "kinds = []\n")
     assert run(capsys, "kinds", config)[1] == "this stream allows no jobs\n"
     _, out, _ = run(capsys, "kinds", "--json")
-    assert [json.loads(line)["kind"] for line in out.splitlines()] == ["copula", "kmeans", "privpfc"]
+    assert [json.loads(line)["kind"] for line in out.splitlines()] == ["copula", "kmeans", "personalized", "privpfc"]
 
 
 def test_check_says_what_one_job_may_ask(config, capsys):

@@ -107,7 +107,8 @@ DECIDED = EVERY | {"histogram", "opened", "strategy", "reason", "guarantee", "th
 FIELDS = {
     "repeat": DECIDED | {"release_id"},
     "release": DECIDED
-    | {"release_id", "epsilon", "mechanism", "method", "noise_scale", "domain", "view", "part", "parts", "first_cell"},
+    | {"release_id", "epsilon", "mechanism", "method", "noise_scale", "variance"}
+    | {"domain", "view", "part", "parts", "first_cell"},
     "ended": EVERY | {"histogram", "release_id"},
     "head": EVERY | {"journal_id", "ended"},
 }

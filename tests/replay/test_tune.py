@@ -138,7 +138,7 @@ def test_ratios_are_to_the_best_strategy(path):
     for tuned in others:
         assert tuned.ratio == pytest.approx(tuned.absolute / first.absolute)
         assert tuned.default_ratio == pytest.approx(tuned.default_absolute / first.absolute)
-    assert {"dsft", "dsat", "fixed", "baseline"} == {tuned.strategy for tuned in tuning.standings}
+    assert {"auto", "dsft", "dsat", "fixed", "baseline"} == {tuned.strategy for tuned in tuning.standings}
     assert tuning.time_points == 24
 
 
