@@ -15,7 +15,7 @@ from streamdp.histograms.bands import Floats, bands_of
 from streamdp.histograms.variance import Variance, laplace_variance
 from streamdp.privacy.exact import as_fraction, to_text
 from streamdp.strategies.auto.estimate import Estimate
-from streamdp.strategies.auto.outlook import MOST, Means, next_release
+from streamdp.strategies.auto.outlook import MOST, Means, intervals, next_release
 from streamdp.strategies.base import Common, StreamStrategy, Verdict
 
 # Charges are multiples of this fraction of epsilon, so that exact sums stay short.
@@ -145,8 +145,14 @@ class Auto(StreamStrategy):
         def granted(when: Floats, interval: Floats, before: list[Floats], wanted: Floats) -> Floats:
             return wanted
 
-        longest = ceil(self.horizon / _FEWEST_FINITE)
-        return Means(ahead, longest, float(self.epsilon), float(self.sensitivity), shares, granted)
+        return Means(
+            ahead,
+            intervals(self.horizon, _FEWEST_FINITE),
+            float(self.epsilon),
+            float(self.sensitivity),
+            shares,
+            granted,
+        )
 
     def _window_means(self, window: int) -> Means:
         epsilon = float(self.epsilon)
@@ -166,8 +172,7 @@ class Auto(StreamStrategy):
             affordable: Floats = np.clip(epsilon - older - own, 0, wanted)
             return affordable
 
-        longest = ceil(window / _FEWEST_WINDOW)
-        return Means(2.0 * window, longest, epsilon, float(self.sensitivity), shares, granted)
+        return Means(2.0 * window, intervals(window, _FEWEST_WINDOW), epsilon, float(self.sensitivity), shares, granted)
 
     def _progress(self) -> dict[str, Any]:
         return {
