@@ -22,6 +22,8 @@ POINTS = 7
 
 ADAPTIVE: dict[str, Any] = {"releases": 50, "threshold": 1, "scale": 0}
 STRATEGIES: list[tuple[str, str, dict[str, Any]]] = [
+    ("auto", "auto", {"horizon": 100}),
+    ("auto, w-event", "auto", {"window": 100}),
     ("baseline", "baseline", {"horizon": 100}),
     ("dsft", "dsft", {"horizon": 100, "parameters": {"releases": 50, "threshold": 1}}),
     ("dsat, post-processed", "dsat", {"horizon": 100, "parameters": ADAPTIVE, "post": ["consistent_total"]}),

@@ -10,7 +10,7 @@ from streamdp.config.histograms import HistogramSection
 from streamdp.config.stream import StreamConfig
 from streamdp.domain import View
 from streamdp.privacy.levels import Level
-from streamdp.strategies.auto import first_share
+from streamdp.strategies.auto import busy_share, first_share
 
 
 @dataclass(frozen=True)
@@ -113,14 +113,8 @@ def _budget(histogram: HistogramSection, epsilon: Fraction, span: int) -> tuple[
     """For decisions; the most releases; the most and the least that one of them gets."""
     match histogram.strategy:
         case "auto":
-            # At best half, while others are to come; when every point is released, what the first two leave.
-            first = first_share(epsilon, span)
-            return (
-                Fraction(0),
-                span,
-                max(first, epsilon / 2),
-                (epsilon - first * 3 / 2) / (span - 2) if span > 9 else first,
-            )
+            # At best half, while others are to come, or the first one when there are few.
+            return Fraction(0), span, max(first_share(epsilon, span), epsilon / 2), busy_share(epsilon, span)
         case "baseline":
             return Fraction(0), span, epsilon / span, epsilon / span
         case "fixed":

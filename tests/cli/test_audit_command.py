@@ -61,7 +61,7 @@ def test_the_whole_audit_is_as_expected(capsys: pytest.CaptureFixture[str]) -> N
     report = json.loads(capsys.readouterr().out)
     verdicts = {finding["mechanism"]: finding for finding in report["findings"]}
     assert all(finding["as_expected"] for finding in verdicts.values())
-    assert sum(finding["group"] == "streamdp" for finding in verdicts.values()) == 12
+    assert sum(finding["group"] == "streamdp" for finding in verdicts.values()) == 13
     assert [name for name in verdicts if name.startswith("Alg. ")] == [
         "Alg. 17, Lyu, Su, Li 2017",
         "Alg. 18, Dwork, Roth 2014",

@@ -15,12 +15,16 @@ import numpy as np
 from streamdp.histograms.bands import Bands, Floats
 
 _GRID = 64
-_SLOWEST = 0.3
+_SLOWEST = 0.1
 """The slowest drift that is told from none: over the span it adds this part of the noise of all of epsilon at once."""
 _STEP = 0.5
 """By how much, in logarithms, the speed changes between two releases: its standard deviation."""
-_CHANGE = 1.0
+_CHANGE = 0.5
 """The same until the end of what is planned."""
+_RETURN = 0.25
+"""The chance that it becomes again what it has been before."""
+_MEMORY = 0.2
+"""The weight of the newest belief in the memory of earlier ones."""
 _ANYTHING = 0.02
 """The chance, at every release, that the speed has become anything at all."""
 _BAND_CHANGE = 0.3
@@ -46,7 +50,7 @@ class Drift:
     def _begin(self, slowest: float, fastest: float, weights: Floats) -> None:
         self._ends = slowest, fastest
         self._speeds = np.geomspace(slowest, fastest, _GRID)
-        self._weights = weights
+        self._weights = self._history = weights
         self.seen = False
         self._means: Floats = np.zeros(self._bands.number)
         self._variances: Floats = np.zeros(self._bands.number)
@@ -67,6 +71,7 @@ class Drift:
         logs = -np.where(away < _TAIL, away**2 / 2, _TAIL * away - _TAIL**2 / 2) - np.log(spread)
         weights = self._weights * np.exp(logs - logs.max())
         self._weights = weights / weights.sum()
+        self._history = self._history + _MEMORY * (self._weights - self._history)
         self._observe_bands(excess / gap, 2 * (deviation + gap * self.bands) ** 2 / sizes / gap**2)
         self._summarise()
 
@@ -104,13 +109,14 @@ class Drift:
 
     def scenarios(self, number: int) -> Floats:
         """Speeds that stand for the belief, equally likely."""
-        weights = self._diffused(_CHANGE)
+        weights = (1 - _RETURN) * self._diffused(_CHANGE) + _RETURN * self._history
         return np.interp((np.arange(number) + 0.5) / number, np.cumsum(weights), self._speeds)
 
     def state(self) -> dict[str, Any]:
         return {
             "ends": list(self._ends),
             "weights": self._weights.tolist(),
+            "history": self._history.tolist(),
             "bands": [self._means.tolist(), self._variances.tolist()] if self.seen else None,
         }
 
@@ -120,6 +126,7 @@ class Drift:
         self._bands = bands
         slowest, fastest = state["ends"]
         self._begin(slowest, fastest, np.array(state["weights"]))
+        self._history = np.array(state["history"])
         if state["bands"] is not None:
             self.seen = True
             self._means, self._variances = (np.array(values) for values in state["bands"])

@@ -23,7 +23,7 @@ _SURPRISE = 5.0
 _LEAST = 1e-9
 _ROUNDING = 1 / 12
 _LEARNING = 0.3
-_CAUTION = 1.2
+_CAUTION = 1.4
 """Data that surprised lately will surprise more: its speed changes too."""
 
 

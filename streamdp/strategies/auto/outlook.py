@@ -16,6 +16,7 @@ from streamdp.strategies.auto.estimate import Estimate
 
 # Every one at first, then each about a fifth longer than the one before.
 _INTERVALS = np.unique(np.round(1.2 ** np.arange(90)))
+_EVEN = 12
 _GROWTH = 3
 """The silence before a release is at most so many times the one before it: long ones must be earned."""
 _BOOSTS = (1.0, 2.0, 4.0)
@@ -31,6 +32,16 @@ _GROUPS = 24
 _FINEST = 1e-7
 MOST = 0.5
 """The most of epsilon, or of what is left of it, that one release takes while others are to come."""
+
+
+def intervals(span: int, fewest: int) -> Floats:
+    """Those worth a thought when at least `fewest` releases lie in the span.
+
+    Among them are the shortest that make so many releases in a span and no more, for a few releases: a window cannot
+    tell them from longer ones.
+    """
+    even = np.ceil(span / np.arange(fewest, max(fewest, _EVEN) + 1))
+    return np.unique(np.concatenate([_INTERVALS[even[0] >= _INTERVALS], even]))
 
 
 @dataclass(frozen=True)
@@ -49,7 +60,7 @@ class Means:
     those `before`. `scale` is epsilon's unit: the noise of `epsilon` has scale `scale / epsilon`."""
 
     ahead: float
-    longest: int
+    intervals: Floats
     least: float
     sensitivity: float
     shares: Callable[[Floats, Floats, Floats], tuple[Floats, Floats]]
@@ -61,7 +72,7 @@ def next_release(bands: Bands, estimate: Estimate, last_gap: int, means: Means) 
     drift = estimate.drift
     assert drift is not None
     limit = float(_GROWTH * last_gap) if last_gap else 1.0
-    intervals = _INTERVALS[means.longest >= _INTERVALS]
+    intervals = means.intervals
     interval, boost = (values.reshape(-1) for values in np.meshgrid(intervals, np.array(_BOOSTS), indexing="ij"))
     allowed = (boost == 1) | (interval >= min(limit, intervals[-1]))
     interval, boost = interval[allowed], boost[allowed]

@@ -15,14 +15,20 @@ from streamdp.histograms.bands import Floats, bands_of
 from streamdp.histograms.variance import Variance, laplace_variance
 from streamdp.privacy.exact import as_fraction, to_text
 from streamdp.strategies.auto.estimate import Estimate
-from streamdp.strategies.auto.outlook import MOST, Means, next_release
+from streamdp.strategies.auto.outlook import MOST, Means, intervals, next_release
 from streamdp.strategies.base import Common, StreamStrategy, Verdict
 
 # Charges are multiples of this fraction of epsilon, so that exact sums stay short.
 FINEST = 2**20
 _FIRST = 1.5
+"""The first release gets this part of epsilon, over the square root of the span."""
+_SECOND = 4
+"""The second, right after it, at least this part of that."""
 _FEWEST_FINITE = 4
+"""So many releases lie in a horizon even when nothing moves: something may, later."""
 _FEWEST_WINDOW = 2
+_MOST_WINDOW = 0.7
+"""The most of epsilon that one release in a window takes."""
 
 
 class Auto(StreamStrategy):
@@ -123,7 +129,7 @@ class Auto(StreamStrategy):
         wanted = Fraction(round(following.epsilon / float(self.epsilon) * FINEST), FINEST) * self.epsilon
         if not self._gap:
             # One release tells nothing of drift: the second follows at once, and must be able to see it.
-            wanted = max(wanted, first_share(self.epsilon, self.span) / 2)
+            wanted = max(wanted, first_share(self.epsilon, self.span) / _SECOND)
         self._wanted = max(wanted, self.epsilon / FINEST)
 
     def _finite_means(self) -> Means:
@@ -139,12 +145,18 @@ class Auto(StreamStrategy):
         def granted(when: Floats, interval: Floats, before: list[Floats], wanted: Floats) -> Floats:
             return wanted
 
-        longest = ceil(self.horizon / _FEWEST_FINITE)
-        return Means(ahead, longest, float(self.epsilon), float(self.sensitivity), shares, granted)
+        return Means(
+            ahead,
+            intervals(self.horizon, _FEWEST_FINITE),
+            float(self.epsilon),
+            float(self.sensitivity),
+            shares,
+            granted,
+        )
 
     def _window_means(self, window: int) -> Means:
         epsilon = float(self.epsilon)
-        most = epsilon if window == 1 else MOST * epsilon
+        most = epsilon if window == 1 else _MOST_WINDOW * epsilon
         points = np.array([point for point, _ in self._spent])
         upto = np.cumsum([0.0, *(float(spent) for _, spent in self._spent)])
 
@@ -160,8 +172,7 @@ class Auto(StreamStrategy):
             affordable: Floats = np.clip(epsilon - older - own, 0, wanted)
             return affordable
 
-        longest = ceil(window / _FEWEST_WINDOW)
-        return Means(2.0 * window, longest, epsilon, float(self.sensitivity), shares, granted)
+        return Means(2.0 * window, intervals(window, _FEWEST_WINDOW), epsilon, float(self.sensitivity), shares, granted)
 
     def _progress(self) -> dict[str, Any]:
         return {
@@ -182,6 +193,12 @@ class Auto(StreamStrategy):
         self._wanted = as_fraction(state["wanted"])
         self._interval = state["interval"]
         self._estimate.resume(state["estimate"])
+
+
+def busy_share(epsilon: Fraction, span: int) -> Fraction:
+    """What a release costs when every point is released: what the first two leave, shared equally."""
+    first = first_share(epsilon, span)
+    return (epsilon - first - first / _SECOND) / (span - 2) if span > _FIRST**2 * 2 + 2 else first
 
 
 def first_share(epsilon: Fraction, span: int) -> Fraction:

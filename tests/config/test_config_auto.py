@@ -1,0 +1,56 @@
+"""The default strategy of a histogram, and what `check` says of it."""
+
+import pytest
+
+from streamdp.config import parse
+from streamdp.config.plan import plan
+from streamdp.config.report import as_json, as_text
+from streamdp.errors import ConfigurationError
+
+STREAM = """
+[stream]
+name = "clinic"
+[domain.ward]
+type = "categorical"
+values = ["a", "b", "c", "d"]
+[time]
+length = "1m"
+[privacy]
+epsilon = "1"
+{span}
+[[histogram]]
+name = "wards"
+attributes = ["ward"]
+{more}
+[input]
+topics = ["visits"]
+"""
+
+
+@pytest.mark.parametrize("span", ["horizon = 100", "window = 20"])
+def test_a_histogram_that_names_no_strategy_has_auto(span: str) -> None:
+    config = parse(STREAM.format(span=span, more=""))
+    histogram = config.histogram[0]
+    assert histogram.strategy == "auto"
+    assert config.build_strategy(histogram, config.build_views()[0]).guarantee.startswith("epsilon = 1 for a user's")
+    assert config == parse(STREAM.format(span=span, more='strategy = "auto"'))
+
+
+@pytest.mark.parametrize("span", ["horizon = 100", "window = 20", "horizon = 2"])
+def test_check_says_what_it_will_do(span: str) -> None:
+    planned = plan(parse(STREAM.format(span=span, more="")))
+    text = " ".join(as_text(planned).split())
+    assert "strategy auto" in text
+    assert "learns from its own releases how fast the counts move" in text
+    assert "deciding costs" not in text
+    histogram = planned.histograms[0]
+    assert histogram.decisions == 0
+    assert histogram.worst.epsilon <= histogram.best.epsilon <= histogram.epsilon
+    assert as_json(planned)["histograms"][0]["strategy"] == "auto"
+
+
+def test_it_has_no_parameters_and_one_method() -> None:
+    with pytest.raises(ConfigurationError, match="unknown key"):
+        parse(STREAM.format(span="horizon = 100", more="[histogram.parameters]\nreleases = 3"))
+    with pytest.raises(ConfigurationError, match="method laplace"):
+        parse(STREAM.format(span="horizon = 100", more='method = "efpa"'))
