@@ -225,6 +225,7 @@ class Stream:
             while reader.positions()[partition] < end:
                 for batch in reader.poll(timeout=1):
                     values += [value for value in batch.values if value is not None]
+            reader.close()
             return values
         finally:
             log.close()

@@ -69,10 +69,11 @@ class RangeCounts:
     def fit(self, X: Any, y: Any, session: Session) -> dict[str, Any]:
         share = Fraction(1, len(self.ranges))
         counts = np.empty(len(self.ranges))
+        has_names = isinstance(X, Mapping) or hasattr(X, "columns")
         for place, query in enumerate(self.ranges):
             inside = np.ones(len(session.levels), dtype=np.bool_)
             for column, (low, high) in query.items():
-                values = np.asarray(X[column] if isinstance(X, Mapping) or hasattr(X, "columns") else X[:, column])
+                values = np.asarray(X[column]) if has_names else np.asarray(X)[:, column]
                 inside &= (values >= low) & (values <= high)
             width = self.width(query)
             counts[place] = session.count(inside, width * (1 - width), share)

@@ -156,6 +156,14 @@ def test_means_and_sums_come_out() -> None:
     assert np.abs(sums / rows.sum(axis=0) - 1).max() < 0.02
 
 
+@pytest.mark.parametrize("make", [np.asarray, np.ndarray.tolist, lambda rows: pd.DataFrame(rows, columns=[0, 1])])
+def test_ranges_are_counted_in_arrays_lists_and_frames(make) -> None:
+    rows = np.array([[1.5, 2.0], [3.0, 9.0], [4.0, 0.0]] * 1_000)
+    target = RangeCounts([{0: (1, 3)}, {0: (1, 3), 1: (5, 10)}], {0: (0, 5), 1: (0, 10)}, step=0)
+    model = Personalized(target, [5.0, 9.0, 20.0] * 1_000, source=InsecureSeededSource(1)).fit(make(rows))
+    assert np.abs(model.counts_ - [2_000, 1_000]).max() < 20
+
+
 def test_clusters_are_those_of_the_kmeans_job() -> None:
     generator = np.random.default_rng(1)
     centres = np.array([[2.0, 8.0], [8.0, 2.0]])
