@@ -87,7 +87,7 @@ def plan(config: StreamConfig) -> StreamPlan:
 def _histogram_plan(config: StreamConfig, histogram: HistogramSection, view: View) -> HistogramPlan:
     epsilon = config.epsilon * config.share(histogram)
     span = config.horizon or config.window or 0
-    decisions, releases, largest, smallest = _budget(histogram, epsilon, span)
+    decisions, releases, largest, smallest = _budget(histogram, epsilon, span, config.window is not None)
     range_cells = (view.cells + 1) // 2
 
     def noise(spent: Fraction) -> Noise:
@@ -109,12 +109,15 @@ def _histogram_plan(config: StreamConfig, histogram: HistogramSection, view: Vie
     )
 
 
-def _budget(histogram: HistogramSection, epsilon: Fraction, span: int) -> tuple[Fraction, int, Fraction, Fraction]:
+def _budget(
+    histogram: HistogramSection, epsilon: Fraction, span: int, returns: bool
+) -> tuple[Fraction, int, Fraction, Fraction]:
     """For decisions; the most releases; the most and the least that one of them gets."""
     match histogram.strategy:
         case "auto":
             # At best half, while others are to come, or the first one when there are few.
-            return Fraction(0), span, max(first_share(epsilon, span), epsilon / 2), busy_share(epsilon, span)
+            largest = max(first_share(epsilon, span, returns), epsilon / 2)
+            return Fraction(0), span, largest, busy_share(epsilon, span, returns)
         case "baseline":
             return Fraction(0), span, epsilon / span, epsilon / span
         case "fixed":

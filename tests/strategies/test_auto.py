@@ -89,7 +89,7 @@ def test_a_horizon_is_spent_to_the_last_bit() -> None:
     decisions = [strategy.step(counts) for counts in moving(0.01, 60)]
     assert sum((decision.epsilon for decision in decisions), Fraction(0)) == 1
     assert decisions[0].reason == "first"
-    assert decisions[0].epsilon == first_share(Fraction(1), 60)
+    assert decisions[0].epsilon == first_share(Fraction(1), 60, returns=False)
     assert decisions[1].fresh
     assert decisions[-1].reason == "final"
 

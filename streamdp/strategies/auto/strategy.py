@@ -20,8 +20,8 @@ from streamdp.strategies.base import Common, StreamStrategy, Verdict
 
 # Charges are multiples of this fraction of epsilon, so that exact sums stay short.
 FINEST = 2**20
-_FIRST = 1.5
-"""The first release gets this part of epsilon, over the square root of the span."""
+_FIRST, _FIRST_IN_A_WINDOW = 1.5, 2.5
+"""The first release gets this part of epsilon, over the square root of the horizon or of the window."""
 _SECOND = 4
 """The second, right after it, at least this part of that."""
 _FEWEST_FINITE = 4
@@ -60,7 +60,7 @@ class Auto(StreamStrategy):
         self._last_release = 0
         self._gap = 0
         self._due = 1
-        self._wanted = first_share(self.epsilon, self.span)
+        self._wanted = first_share(self.epsilon, self.span, self.window is not None)
         self._interval = 1
 
     def _decide(self, counts: Counts) -> Verdict:
@@ -129,7 +129,7 @@ class Auto(StreamStrategy):
         wanted = Fraction(round(following.epsilon / float(self.epsilon) * FINEST), FINEST) * self.epsilon
         if not self._gap:
             # One release tells nothing of drift: the second follows at once, and must be able to see it.
-            wanted = max(wanted, first_share(self.epsilon, self.span) / _SECOND)
+            wanted = max(wanted, first_share(self.epsilon, self.span, self.window is not None) / _SECOND)
         self._wanted = max(wanted, self.epsilon / FINEST)
 
     def _finite_means(self) -> Means:
@@ -195,12 +195,17 @@ class Auto(StreamStrategy):
         self._estimate.resume(state["estimate"])
 
 
-def busy_share(epsilon: Fraction, span: int) -> Fraction:
+def busy_share(epsilon: Fraction, span: int, returns: bool) -> Fraction:
     """What a release costs when every point is released: what the first two leave, shared equally."""
-    first = first_share(epsilon, span)
-    return (epsilon - first - first / _SECOND) / (span - 2) if span > _FIRST**2 * 2 + 2 else first
+    first = first_share(epsilon, span, returns)
+    left = epsilon - first - first / _SECOND
+    return left / (span - 2) if left > 0 and span > 2 else first
 
 
-def first_share(epsilon: Fraction, span: int) -> Fraction:
-    """What the first release costs: enough to begin with, and little enough that hardly anything is lost by it."""
-    return epsilon * min(Fraction(1), Fraction(ceil(_FIRST / sqrt(span) * FINEST), FINEST))
+def first_share(epsilon: Fraction, span: int, returns: bool) -> Fraction:
+    """What the first release costs: enough to begin with, and little enough that hardly anything is lost by it.
+
+    More where it `returns`, as in a window: what the first release takes is missed for one window only.
+    """
+    part = (_FIRST_IN_A_WINDOW if returns else _FIRST) / sqrt(span)
+    return epsilon * min(Fraction(1), Fraction(ceil(part * FINEST), FINEST))
