@@ -18,6 +18,7 @@ most C, and the upper triangle of x x^T at most (|x|_1^2 + |x|_2^2) / 2 <= (C^2 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -45,7 +46,7 @@ ENSEMBLES = ("pooled", "scores", "vote")
 
 
 @dataclass(frozen=True)
-class _Linear:
+class _Linear(ABC):
     """Parameters of both classifiers.
 
     bounds: public (low, high) of the features, numbers or one for each. classes: the two labels, the positive one last;
@@ -164,9 +165,9 @@ class _Linear:
         """What L1 norms are cut at: half of the largest. Noise grows with it, and directions matter more than norms."""
         return min(float(features), self.row_norm or float(features)) / 2
 
+    @abstractmethod
     def _solve(self, linear: Part, quadratic: Part, features: int, session: Session) -> Floats:
         """The minimum of the perturbed objective of the loss at hand."""
-        raise NotImplementedError
 
     def _minimum(self, linear: Part, quadratic: Part, features: int, session: Session, ridge: float) -> Floats:
         """Of w.Mw / 2 - w.v: eigenvalues of M below zero are noise, and a ridge of the size of the noise keeps the rest
