@@ -10,7 +10,7 @@ from streamdp.config.histograms import HistogramSection
 from streamdp.config.stream import StreamConfig
 from streamdp.domain import View
 from streamdp.privacy.levels import Level
-from streamdp.strategies.auto import busy_share, first_share
+from streamdp.strategies.auto import busy_share, largest_share
 
 
 @dataclass(frozen=True)
@@ -115,9 +115,8 @@ def _budget(
     """For decisions; the most releases; the most and the least that one of them gets."""
     match histogram.strategy:
         case "auto":
-            # At best half, while others are to come, or the first one when there are few.
-            largest = max(first_share(epsilon, span, returns), epsilon / 2)
-            return Fraction(0), span, largest, busy_share(epsilon, span, returns)
+            largest, smallest = largest_share(epsilon, span, returns), busy_share(epsilon, span, returns)
+            return Fraction(0), span, largest, smallest
         case "baseline":
             return Fraction(0), span, epsilon / span, epsilon / span
         case "fixed":

@@ -19,8 +19,9 @@ def test_the_example_checks_clean(capsys):
     assert err == ""
     text = " ".join(out.split())
     assert "up to 100 consecutive time points (1 hour 40 minutes) is protected at epsilon = 1" in text
-    assert "At most 10 releases in any 100 points, each with epsilon ≈0.04545; deciding costs ≈0.04545." in text
-    assert "Noise: scale 22. Expect a cell to be off by 22, and a range of half the cells (10) by about 78." in text
+    assert "strategy auto, method laplace: 50 % of epsilon, 0.5." in text
+    assert "At most 5 releases in any 100 points, each with epsilon 0.06." in text
+    assert "Noise: scale ≈16.66. Expect a cell to be off by 17, and a range of half the cells (2) by about 27." in text
     assert "epsilon 0.2 in every window of 100 points" in text
 
 
@@ -29,7 +30,7 @@ def test_check_as_json(capsys):
     plan = json.loads(capsys.readouterr().out)
     assert (plan["stream"], plan["guarantee"], plan["epsilon"], plan["window"]) == ("clinic", "w-event", "1", 100)
     ages, wards = plan["histograms"]
-    assert (ages["cells"], ages["most_releases"], ages["worst_release"]["epsilon"]) == (20, 10, "1/22")
+    assert (ages["cells"], ages["most_releases"], ages["best_release"]["epsilon"]) == (20, 100, "0.35")
     assert (wards["shape"], wards["epsilon"], wards["best_release"]["scale"]) == ([4], "0.3", "50/3")
     assert plan["epsilon_left_for_jobs"] == "0.2"
 

@@ -40,7 +40,7 @@ def test_defaults_are_filled_in_and_spelled_one_way():
     settings = normalised(load(EXAMPLE))
     assert settings["time"]["skew"] == "5s"
     assert settings["privacy"]["epsilon"] == "1"
-    assert settings["histogram"][0]["parameters"]["decision_ratio"] == "0.1"
+    assert settings["histogram"][0]["strategy"] == "auto"
     assert json.loads(to_json(settings))["time"]["origin"] == "1970-01-01T00:00:00Z"
 
 

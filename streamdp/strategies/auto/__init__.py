@@ -1,5 +1,5 @@
 """The strategy that nobody has to tune: when to release, what to spend, and what to make of the releases."""
 
-from streamdp.strategies.auto.strategy import Auto, busy_share, first_share
+from streamdp.strategies.auto.strategy import Auto, busy_share, first_share, largest_share
 
-__all__ = ["Auto", "busy_share", "first_share"]
+__all__ = ["Auto", "busy_share", "first_share", "largest_share"]

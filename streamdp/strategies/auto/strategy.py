@@ -195,6 +195,12 @@ class Auto(StreamStrategy):
         self._estimate.resume(state["estimate"])
 
 
+def largest_share(epsilon: Fraction, span: int, returns: bool) -> Fraction:
+    """The most that one release takes while others are to come."""
+    most = _MOST_WINDOW if returns else MOST
+    return max(first_share(epsilon, span, returns), epsilon * Fraction(str(most)))
+
+
 def busy_share(epsilon: Fraction, span: int, returns: bool) -> Fraction:
     """What a release costs when every point is released: what the first two leave, shared equally."""
     first = first_share(epsilon, span, returns)
