@@ -37,7 +37,7 @@ from streamdp.observe.page import page_routes
 from streamdp.observe.server import Answer, Listener, Query, metrics_route
 from streamdp.population import Population
 from streamdp.privacy import Ledger
-from streamdp.strategies.controller import Controller
+from streamdp.strategies import Dsat, DsatW
 from streamdp.transport.base import TopicPartition, Transport
 
 OUTCOMES = ("done", "failed", "cancelled", "refused")
@@ -280,10 +280,11 @@ class Watch(Observer):
             values["streamdp_epsilon_spent", (name,)] = float(spent)
             values["streamdp_epsilon_left", (name,)] = float(ledger.left(time_point, name))
             values["streamdp_epsilon_returns_seconds", (name,)] = length * returns_in(ledger, name, time_point)
-            controller = getattr(plan.strategy, "controller", None)
-            if isinstance(controller, Controller) and (state := controller.state())["error"] is not None:
-                values["streamdp_controller_error", (name,)] = state["error"]
-                values["streamdp_controller_error_sum", (name,)] = math.fsum(state["errors"])
+            if isinstance(plan.strategy, Dsat | DsatW):
+                state = plan.strategy.controller.state()
+                if state["error"] is not None:
+                    values["streamdp_controller_error", (name,)] = state["error"]
+                    values["streamdp_controller_error_sum", (name,)] = math.fsum(state["errors"])
             shares.append({"name": name, "reserved": float(self._share(name)), "spent": float(spent)})
         charged, left = ledger.spent(time_point) - ledger.reserved, ledger.left(time_point)
         returns = _more_for_jobs_in(ledger, time_point)

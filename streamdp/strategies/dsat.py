@@ -131,6 +131,7 @@ class Dsat(StreamStrategy):
             horizon=horizon,
             sensitivity=self.sensitivity,
         )
+        self.controller = parts.controller
         self._sampling = parts.sampling(self.plan)
 
     def _decide(self, counts: Counts) -> Verdict:

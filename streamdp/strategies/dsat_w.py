@@ -113,6 +113,7 @@ class DsatW(StreamStrategy):
             window=window,
             sensitivity=self.sensitivity,
         )
+        self.controller = parts.controller
         self._sampling = parts.sampling(self.plan)
 
     def _decide(self, counts: Counts) -> Verdict:
