@@ -58,7 +58,7 @@ class RangeCount(int):
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """Where the true number lies, 95 times in 100 (by the normal distribution); None without a standard error."""
+        """Meant to hold the true number 95 times in 100, by the normal distribution; None without a standard error."""
         if self.standard_error is None:
             return None
         return self - _NORMAL_95 * self.standard_error, self + _NORMAL_95 * self.standard_error
