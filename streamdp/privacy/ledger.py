@@ -119,8 +119,7 @@ class Ledger:
         return sum(mine, Fraction(0))
 
     def left(self, time_point: int, owner: str | None = None) -> Fraction:
-        """The most that a new charge at `time_point` may ask of everybody, or a new record of `owner`, who holds a
-        reservation."""
+        """The most that a charge at `time_point` may ask of everybody, or a record of the reservation's `owner`."""
         if owner is None:
             return min(self.left_by_level(time_point))
         self._require_point(time_point)
