@@ -10,6 +10,7 @@ from typing import Any
 from streamdp.config.plan import HistogramPlan, Noise, StreamPlan
 from streamdp.config.values import exact_text
 from streamdp.privacy.exact import decimal_text
+from streamdp.strategies.auto import WATCH_SHARE
 
 _UNITS = (("day", 86_400_000), ("hour", 3_600_000), ("minute", 60_000), ("second", 1_000), ("millisecond", 1))
 
@@ -152,11 +153,13 @@ def _histogram_sentences(histogram: HistogramPlan, plan: StreamPlan) -> Iterator
         )
     yield f"At most {_count(histogram.releases, 'release')} {within}, {each}{decisions}."
     if histogram.strategy == "auto":
+        watch = decimal_text(histogram.epsilon * WATCH_SHARE)
         yield (
             "It learns from its own releases how fast the counts move, and chooses the interval between releases, and"
-            " what each may spend, for the least error. That costs nothing: only releases look at data. What it"
-            " publishes is the best estimate from all releases so far, with the error to expect of any range; so the"
-            " noise below is the most, and usually much less is left of it."
+            " what each may spend, for the least error; that costs nothing. Where there are enough records to see it"
+            f" through the noise, a watch looks between releases for jumps, and costs epsilon {watch} once,"
+            " however long it looks. What is published is the best estimate from all releases so far, with the error to"
+            " expect of any range; so the noise below is the most, and usually much less is left of it."
         )
     if histogram.method != "laplace":
         yield f"The noise of a release is that of the method {histogram.method}; an estimate is given for laplace only."

@@ -20,6 +20,7 @@ from types import FrameType
 from streamdp.config import StreamConfig
 from streamdp.daemon import steps
 from streamdp.daemon.jobs import JobDesk
+from streamdp.daemon.memory import Memory
 from streamdp.daemon.preferences import PreferenceDesk
 from streamdp.daemon.schedule import Closed, Cut, Metronome, now_ms
 from streamdp.daemon.start import checkpoint_cut, input_identity, start
@@ -89,6 +90,7 @@ class Daemon:
         preferences = PreferenceDesk.of(config, self._held.journal, source)
         self._jobs = JobDesk(config, self._held.journal, target, self._engine, preferences)
         self._boundary = self._held.schedule.point_at(now_ms())
+        self._memory = Memory()
         self._metronome = Metronome(
             self._held.schedule,
             self._engine.last_point + 1,
@@ -152,6 +154,7 @@ class Daemon:
         if self._engine.ended:
             self._after_the_end()
         self._publish_due()
+        self._memory.give_back()
 
     def _read(self, wait: float) -> None:
         """Takes in what came, and closes what is over."""

@@ -128,6 +128,17 @@ class Bands:
         """One number a band, as one number a coefficient."""
         return of_band[self._band]
 
+    def coarsest(self, number: int) -> npt.NDArray[np.intp]:
+        """The coefficients of the smallest bands, as many whole bands as have `number` coefficients together."""
+        order = np.argsort(self.sizes, kind="stable")
+        is_chosen = np.zeros(self.number, np.bool_)
+        is_chosen[order[np.cumsum(self.sizes[order]) <= number]] = True
+        return np.flatnonzero(is_chosen[self._band])
+
+    def band_of(self, coefficients: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
+        """The band of each of these coefficients."""
+        return self._band[coefficients]
+
     def energy_of(self, selection: Selection) -> Floats:
         """Of the squared length of a range (per axis: the indices in it), what lies in each band."""
         energies = []

@@ -12,6 +12,7 @@ from streamdp.errors import ConfigurationError
 from streamdp.privacy.noise import InsecureSeededSource, discrete_laplace
 from streamdp.strategies import Auto, Decision, make_strategy, restore_strategy
 from streamdp.strategies.auto import first_share
+from streamdp.strategies.auto.momentum import Momentum
 
 CELLS = 64
 SPANS: list[dict[str, int]] = [{"horizon": 60}, {"window": 20}]
@@ -65,9 +66,9 @@ def test_half_the_noise_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("span", SPANS)
-def test_points_that_wait_look_at_no_data(span: dict[str, int]) -> None:
-    """The same noise on other data while it waits: the same decisions, because it does not look."""
-    calm = [np.full(CELLS, 500, dtype=np.int64)] * 60
+def test_points_that_are_not_watched_look_at_no_data(span: dict[str, int]) -> None:
+    """The same noise on other data while it waits: the same decisions, because it does not look. So few can hide."""
+    calm = [np.full(CELLS, 30, dtype=np.int64)] * 60
     one, other = build(**span), build(**span)
     for counts in calm:
         first = one.step(counts)
@@ -87,11 +88,18 @@ def test_a_moving_histogram_is_released_more_often_than_a_still_one(span: dict[s
 def test_a_horizon_is_spent_to_the_last_bit() -> None:
     strategy = build(horizon=60)
     decisions = [strategy.step(counts) for counts in moving(0.01, 60)]
-    assert sum((decision.epsilon for decision in decisions), Fraction(0)) == 1
+    assert sum((charge.epsilon for decision in decisions for charge in decision.charges), Fraction(0)) == 1
     assert decisions[0].reason == "first"
     assert decisions[0].epsilon == first_share(Fraction(1), 60, returns=False)
-    assert decisions[1].fresh
+    assert any(decision.fresh for decision in decisions[1:4])
     assert decisions[-1].reason == "final"
+
+
+def test_the_first_share_is_larger_where_fewer_releases_pay() -> None:
+    small, middle, large = (first_share(Fraction(e), 400, returns=False) / Fraction(e) for e in ("1/100", "1", "5"))
+    assert float(middle) == float(large) == pytest.approx(1.5 / 20, abs=1e-5)
+    assert float(small) == pytest.approx(2 * 1.5 / 20, abs=1e-5)
+    assert first_share(Fraction(1, 100), 400, returns=True) * 100 == first_share(Fraction(1), 400, returns=True)
 
 
 @pytest.mark.parametrize("span", [1, 2, 3])
@@ -108,7 +116,7 @@ def test_a_silence_is_at_most_three_times_the_one_before() -> None:
     strategy = build(horizon=200)
     released = [number for number in range(200) if strategy.step(np.full(CELLS, 300, dtype=np.int64)).fresh]
     gaps = np.diff(released)
-    assert all(later <= max(1, 3 * earlier) for earlier, later in zip([0, *gaps], gaps, strict=False))
+    assert all(later <= max(3, 3 * earlier) for earlier, later in zip([0, *gaps], gaps, strict=False))
     assert gaps.max() > 10
 
 
@@ -145,6 +153,22 @@ def test_it_is_near_the_best_interval_in_hindsight_and_far_from_the_worst(span: 
     auto = mean_error(build(5, **span), series)
     assert auto < 2 * min(fixed)
     assert auto < max(fixed) / 1.5
+
+
+def steady(points: int, pace: int) -> list[np.ndarray]:
+    """Every point the same number of users goes from the first half of the cells to the second."""
+    half = np.repeat([-pace, pace], CELLS // 2)
+    return [np.full(CELLS, 5_000) + point * half for point in range(points)]
+
+
+def test_a_steady_trend_is_followed_and_not_lagged_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    def error() -> float:
+        runs = (mean_error(build(seed, window=20, epsilon="1/10"), steady(100, pace=40)) for seed in range(4))
+        return sum(runs)
+
+    following = error()
+    monkeypatch.setattr(Momentum, "ahead", lambda momentum, points: np.zeros(momentum.coarse.size))
+    assert following < 0.9 * error()
 
 
 def test_the_state_is_small_and_json_whatever_the_histogram() -> None:

@@ -1,5 +1,6 @@
 """The strategy that nobody has to tune: when to release, what to spend, and what to make of the releases."""
 
 from streamdp.strategies.auto.strategy import Auto, busy_share, first_share, largest_share
+from streamdp.strategies.auto.watch import SHARE as WATCH_SHARE
 
-__all__ = ["Auto", "busy_share", "first_share", "largest_share"]
+__all__ = ["WATCH_SHARE", "Auto", "busy_share", "first_share", "largest_share"]

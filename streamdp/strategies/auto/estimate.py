@@ -1,7 +1,7 @@
 """The best guess at the data, from all releases so far: a Kalman filter for each band of scales.
 
-A function of what was released, so it costs nothing. The state of the filter is the published estimate itself and a
-variance for each band, so that a restart needs nothing else.
+A function of what was released, so it costs nothing. The state of the filter is the published estimate itself, a
+variance for each band, and what was learnt of drift and momentum, so that a restart needs nothing else.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ from streamdp.histograms.bands import Bands, Floats
 from streamdp.histograms.post import integer_sums
 from streamdp.histograms.variance import Variance, laplace_variance
 from streamdp.strategies.auto.drift import Drift
+from streamdp.strategies.auto.momentum import Momentum
 
 _SURPRISE = 5.0
 """A band that is further from its prediction than this many normal deviations has jumped, and is believed anew."""
 _LEAST = 1e-9
 _ROUNDING = 1 / 12
 _LEARNING = 0.3
-_CAUTION = 1.4
+_CAUTION = 1.5
 """Data that surprised lately will surprise more: its speed changes too."""
 
 
@@ -31,19 +32,23 @@ class Estimate:
     """Combines releases, each with known noise, over data whose drift is estimated from them.
 
     The first release is shrunk: a band in which there is little but noise is close to zero. Later ones correct the
-    estimate, in each band by as much as the estimate's own variance, grown by drift, is of that and the noise together.
+    estimate, moved on by its momentum, in each band by as much as the estimate's own variance, grown by drift, is of
+    that and the noise together. What is published is the estimate for the middle of the silence that follows.
     """
 
     def __init__(self, bands: Bands, everything: float, span: int) -> None:
         """`everything` is the variance of the noise of a release with all of epsilon."""
         self._bands, self._everything, self._span = bands, everything, span
         self.variances: Floats = np.zeros(bands.number)
+        self.momentum = Momentum(bands)
         self.drift: Drift | None = None
         self.surprise = 1.0
         """How far releases were from the estimate, relative to what it was said to be: mean squares, lately."""
+        self._lead = 0.0
+        """For how many points after the release the published estimate is meant."""
 
-    def begin(self, noisy: Counts, scale: Fraction) -> Counts:
-        """The estimate after the first release."""
+    def begin(self, noisy: Counts, scale: Fraction) -> Floats:
+        """The coefficients of the estimate after the first release."""
         bands, noise = self._bands, laplace_variance(scale)
         coefficients = bands.forward(noisy.astype(np.float64))
         power = np.maximum(bands.mean_square(coefficients), _LEAST)
@@ -51,21 +56,23 @@ class Estimate:
         coefficients *= bands.spread(kept)
         self.variances = noise * np.maximum(kept, 1e-6)
         self.drift = Drift(bands, self._everything, self._span, float(bands.energy @ bands.mean_square(coefficients)))
-        return integer_sums(bands.inverse(coefficients))
+        return coefficients
 
-    def correct(self, estimate: Counts, noisy: Counts, scale: Fraction, gap: int) -> Counts:
-        """The estimate after a release `gap` points after the one before."""
+    def correct(self, published: Counts, noisy: Counts, scale: Fraction, gap: int) -> Floats:
+        """The same after a release `gap` points after the one before."""
         assert self.drift is not None  # there was a first release
-        bands, noise = self._bands, laplace_variance(scale)
-        news = bands.forward((noisy - estimate).astype(np.float64))
+        bands, noise, coarse = self._bands, laplace_variance(scale), self.momentum.coarse
+        displaced = bands.forward((noisy - published).astype(np.float64))
+        displaced[coarse] += self.momentum.ahead(self._lead)
+        moved = self.momentum.ahead(gap)
+        news = displaced.copy()
+        news[coarse] -= moved
         square = bands.mean_square(news)
         before = self.variances + gap * self.drift.bands
         expected = before + noise
-        told = self.variance()
-        assert told.drift is not None
-        foreseen = float(bands.energy @ (told.noise + gap * told.drift + noise))
+        foreseen = float(bands.energy @ (self.foreseen(gap) + noise))
         self.surprise += _LEARNING * (float(bands.energy @ square) / foreseen - self.surprise)
-        self.drift.observe(square - self.variances - noise, self.variances + noise, gap)
+        self.drift.observe(square, self.variances + noise, gap)
         # What is new is itself an observation of the variance, the better the more coefficients the band has.
         trust = before**2 / (before**2 + 2 * expected**2 / bands.sizes)
         ninth = 2 / (9 * bands.sizes)
@@ -73,23 +80,46 @@ class Estimate:
         variances = np.maximum(before + trust * (square - expected), before / 10)
         gain = variances / (variances + noise)
         self.variances = (1 - gain) * variances + _LEAST
-        return estimate + integer_sums(bands.inverse(bands.spread(gain) * news))
+        correction = bands.spread(gain) * news
+        correction[coarse] += moved
+        coefficients = bands.forward(published.astype(np.float64)) + correction
+        coefficients[coarse] -= self.momentum.ahead(self._lead)
+        self.momentum.learn(displaced[coarse], correction[coarse], expected, gap)
+        return coefficients
+
+    def publish(self, coefficients: Floats, silence: int) -> Counts:
+        """What subscribers should hold for the next `silence` points."""
+        self._lead = (silence - 1) / 2
+        coefficients = coefficients.copy()
+        coefficients[self.momentum.coarse] += self.momentum.ahead(self._lead)
+        return integer_sums(self._bands.inverse(coefficients))
 
     def variance(self) -> Variance:
         """What is known of the error of the estimate."""
         assert self.drift is not None
         wider = max(1.0, _CAUTION * self.surprise)
         drift = self.drift.profile * self.drift.upper
-        return Variance(self._bands.shape, wider * self.variances + _ROUNDING, wider * drift)
+        variances = self.variances + self.momentum.error(self._lead)
+        return Variance(self._bands.shape, wider * variances + _ROUNDING, wider * drift)
+
+    def foreseen(self, age: int) -> Floats:
+        """The variance in each band, `age` points after the release."""
+        assert self.drift is not None
+        variances: Floats = self.variances + age * self.drift.profile * self.drift.upper
+        return variances
 
     def state(self) -> dict[str, Any]:
         return {
             "variances": self.variances.tolist(),
             "surprise": self.surprise,
+            "lead": self._lead,
+            "momentum": self.momentum.state(),
             "drift": None if self.drift is None else self.drift.state(),
         }
 
     def resume(self, state: Mapping[str, Any]) -> None:
         self.variances = np.array(state["variances"])
         self.surprise = state["surprise"]
+        self._lead = state["lead"]
+        self.momentum.resume(state["momentum"])
         self.drift = None if state["drift"] is None else Drift.from_state(self._bands, state["drift"])

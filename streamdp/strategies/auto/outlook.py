@@ -19,6 +19,8 @@ _INTERVALS = np.unique(np.round(1.2 ** np.arange(90)))
 _EVEN = 12
 _GROWTH = 3
 """The silence before a release is at most so many times the one before it: long ones must be earned."""
+_FIRST_GAP = 3
+"""The longest first one: one release tells nothing of drift, and the next point hardly more."""
 _BOOSTS = (1.0, 2.0, 4.0)
 """How many shares the next release may take, when the schedule would have it later than it comes."""
 _WORTH = 0.04
@@ -71,7 +73,7 @@ def next_release(bands: Bands, estimate: Estimate, last_gap: int, means: Means) 
     """The best schedule's next release. `last_gap` is how long the last silence was, 0 when there was none."""
     drift = estimate.drift
     assert drift is not None
-    limit = float(_GROWTH * last_gap) if last_gap else 1.0
+    limit = float(_GROWTH * last_gap if last_gap else _FIRST_GAP)
     intervals = means.intervals
     interval, boost = (values.reshape(-1) for values in np.meshgrid(intervals, np.array(_BOOSTS), indexing="ij"))
     allowed = (boost == 1) | (interval >= min(limit, intervals[-1]))
@@ -79,7 +81,8 @@ def next_release(bands: Bands, estimate: Estimate, last_gap: int, means: Means) 
     gap = np.minimum(np.minimum(interval, limit), means.ahead)
     epsilon, later = means.shares(gap, interval, boost)
     energy, profile, variances = _grouped(bands, drift.profile, estimate.variances)
-    costs = _Costs(energy, profile, variances, drift.scenarios(_SCENARIOS), means)
+    trend = float(bands.energy @ estimate.momentum.squares())
+    costs = _Costs(energy, profile, variances, drift.scenarios(_SCENARIOS), trend, means)
     errors = costs.mean_error(gap, interval, epsilon, later)
     regret = (errors / errors.min(axis=1, keepdims=True)).mean(axis=0) * (1 + _WORTH * np.log2(boost))
     best = np.flatnonzero(regret <= regret.min() + _SAME)[-1]
@@ -105,8 +108,10 @@ def _grouped(bands: Bands, profile: Floats, variances: Floats) -> tuple[Floats, 
 class _Costs:
     """The mean error of a random range over the points ahead, for many schedules (columns) and speeds (rows)."""
 
-    def __init__(self, energy: Floats, profile: Floats, variances: Floats, speeds: Floats, means: Means) -> None:
-        self._energy, self._variances, self._means = energy, variances, means
+    def __init__(
+        self, energy: Floats, profile: Floats, variances: Floats, speeds: Floats, trend: float, means: Means
+    ) -> None:
+        self._energy, self._variances, self._trend, self._means = energy, variances, trend, means
         self._drift = profile * speeds[:, None, None]
         self._speed = speeds[:, None]
 
@@ -146,7 +151,11 @@ class _Costs:
         return total
 
     def _held(self, variance: Floats | float, points: Floats) -> Floats:
-        """The sum of standard deviations over `points` points, from `variance` on: the integral."""
+        """The sum of standard deviations over `points` points, from `variance` on: the integral.
+
+        An estimate that is meant for the middle of a silence is off by its trend at both ends.
+        """
+        variance = variance + self._trend * points**2 / 12
         speed = np.maximum(self._speed, 1e-9 * np.asarray(variance))
         begin = np.maximum(variance - speed / 2, 0)
         end = variance + speed * np.maximum(points - 0.5, 0)

@@ -16,14 +16,24 @@ from streamdp.histograms.variance import Variance, laplace_variance
 from streamdp.privacy.exact import as_fraction, to_text
 from streamdp.strategies.auto.estimate import Estimate
 from streamdp.strategies.auto.outlook import MOST, Means, intervals, next_release
-from streamdp.strategies.base import Common, StreamStrategy, Verdict
+from streamdp.strategies.auto.watch import SHARE, Watch
+from streamdp.strategies.base import Charge, Common, StreamStrategy, Verdict
 
 # Charges are multiples of this fraction of epsilon, so that exact sums stay short.
 FINEST = 2**20
 _FIRST, _FIRST_IN_A_WINDOW = 1.5, 2.5
 """The first release gets this part of epsilon, over the square root of the horizon or of the window."""
+_MORE_FOR_LESS = 0.25
+"""The smaller epsilon, the fewer releases pay: the first gets more of a small one, by this power of it."""
 _SECOND = 4
-"""The second, right after it, at least this part of that."""
+"""The second, soon after it, at least this part of that."""
+_WATCHES = 3
+"""The most that a horizon pays for; a window never meets two."""
+_WATCHED = 5
+"""A shorter silence does not need one to begin."""
+_SHORTEST_SPAN = 8
+_USEFUL = 8
+"""After a cry comes a release of at least this part of the first one, or there is no use in asking."""
 _FEWEST_FINITE = 4
 """So many releases lie in a horizon even when nothing moves: something may, later."""
 _FEWEST_WINDOW = 2
@@ -34,17 +44,22 @@ _MOST_WINDOW = 0.7
 class Auto(StreamStrategy):
     """Releases when a fresh release is worth more than waiting, and publishes what all releases together tell.
 
-    Guarantee: that of the Laplace mechanism in every release, composed adaptively. When a release comes and what it
-    may spend is a function of the time and of earlier noisy releases, never of the data: deciding costs nothing. Given
-    those, a release of `e` costs `e` (sensitivity `m`). Along every possible history the releases of a finite horizon
-    spend at most `epsilon` together, those in any `w` consecutive points under w-event too, in exact rationals; so the
-    product of their likelihood ratios is at most `exp(epsilon)`, whichever history it was. What is published is a
-    function of the noisy releases, so it costs nothing more.
+    Guarantee: that of the Laplace mechanism in every release and of the sparse vector in every watch, composed
+    adaptively. When a release is scheduled and what it may spend is a function of the time and of what was published,
+    never of the data; between two of them a `Watch` may look at the data and cry, which brings the next one forward: a
+    watch costs a fiftieth of `epsilon`, once, however often it is asked. Given what was published before, a release of
+    `e` costs `e` (sensitivity `m`). Along every possible history, in exact rationals, the releases and watches of a
+    finite horizon spend at most `epsilon` together. Under w-event no `w` consecutive points meet two watches, because
+    after one cried the next begins `w` points later or never, and the releases in them spend at most what `epsilon`
+    has left beside one; so they too spend at most `epsilon`. The product of the likelihood ratios is then at most
+    `exp(epsilon)`, whichever history it was. What is published is a function of noisy releases and of cries, so it
+    costs nothing more.
 
-    What it does: it learns from releases how fast the data moves (`Drift`), keeps the best estimate of the data for
-    every scale (`Estimate`), and looks for the interval between releases under which the error to expect is the least
-    (`next_release`). Budget accrues with the time since the last release and is spent whole when one is due; data that
-    stands still may get more than accrued. A silence is at most three times as long as the one before.
+    What it does: it learns from releases how fast the data moves (`Drift`) and where it is heading (`Momentum`), keeps
+    the best estimate of the data for every scale (`Estimate`), and looks for the interval between releases under which
+    the error to expect is the least (`next_release`). Budget accrues with the time since the last release and is spent
+    whole when one is due; data that stands still may get more than accrued. A silence is at most three times as long as
+    the one before. Where a watch could see anything, one looks for what nobody foresaw.
     """
 
     kind = "auto"
@@ -60,32 +75,68 @@ class Auto(StreamStrategy):
         self._last_release = 0
         self._gap = 0
         self._due = 1
-        self._wanted = first_share(self.epsilon, self.span, self.window is not None)
+        self._wanted = self._first
         self._interval = 1
+        self._watch = Watch(self._bands, self.epsilon * SHARE, self.sensitivity, self.span)
+        self._watches_left = 0
 
     def _decide(self, counts: Counts) -> Verdict:
         left = self._left(self.time_point)
         if self.time_point == self.horizon:
             return Verdict("final", left) if left else Verdict("cut_off")
         if self.last is not None and self.time_point < self._due:
-            return Verdict("waiting")
+            return self._look(counts, self.last)
         epsilon = min(self._affordable(), left)
         if not epsilon:
             return Verdict("cut_off")
         return Verdict("first" if self.last is None else "scheduled", epsilon)
 
+    def _look(self, counts: Counts, published: Counts) -> Verdict:
+        """A point before the next release is due: watched, or passed without a look."""
+        if not self._is_watched():
+            return Verdict("waiting")
+        charges: tuple[Charge, ...] = ()
+        if not self._watch.is_on:
+            self._watch.begin(self._source)
+            charges = (Charge(self._watch.epsilon, "decisions"),)
+            if self.window is None:
+                self._watches_left -= 1
+                self._spent.append((self.time_point, self._watch.epsilon))
+        gap = self.time_point - self._last_release
+        threshold = self._watch.threshold(self._estimate.foreseen(gap))
+        if not self._watch.cries(counts, published, threshold, self.time_point):
+            return Verdict("below", threshold=threshold, charges=charges)
+        accrued = self._wanted * gap / (self._due - self._last_release)
+        self._wanted = max(self._rounded(accrued), self._first / 2)
+        epsilon = min(max(self._affordable(), self.epsilon / FINEST), self._left(self.time_point))
+        return Verdict("above", epsilon, threshold, charges)
+
+    def _is_watched(self) -> bool:
+        """Whether a watch is on, or may begin, and a release could follow its cry: all of it public."""
+        price = self._watch.epsilon if self.window is None and not self._watch.is_on else Fraction(0)
+        if self._left(self.time_point) - price < self._first / _USEFUL:
+            return False
+        if self._watch.is_on:
+            return True
+        if not self._watches_left or self._due - self._last_release < _WATCHED:
+            return False
+        return self.window is None or not self._watch.ended or self.time_point >= self._watch.ended + self.window
+
     def _absorb(self, noisy: Noisy, epsilon: Fraction) -> Noisy:
         assert noisy.scale is not None  # the method is Laplace
         if self.last is None:
-            counts = self._estimate.begin(noisy.counts, noisy.scale)
+            estimate = self._estimate.begin(noisy.counts, noisy.scale)
+            if self.span >= _SHORTEST_SPAN and self._watch.is_worth_while(float(noisy.counts.sum())):
+                self._watches_left = _WATCHES
         else:
             self._gap = self.time_point - self._last_release
-            counts = self._estimate.correct(self.last, noisy.counts, noisy.scale, self._gap)
+            estimate = self._estimate.correct(self.last, noisy.counts, noisy.scale, self._gap)
         self._last_release = self.time_point
         self._spent.append((self.time_point, epsilon))
         self._spent = [(point, spent) for point, spent in self._spent if self._counts_at(point, self.time_point)]
         self._plan()
-        return Noisy(counts, noisy.scale)
+        silence = max(self._due - self.time_point, 1)
+        return Noisy(self._estimate.publish(estimate, silence), noisy.scale)
 
     def _variance(self, scale: Fraction | None) -> Variance | None:
         return None if self.post else self._estimate.variance()
@@ -96,7 +147,16 @@ class Auto(StreamStrategy):
 
     def _left(self, time_point: int) -> Fraction:
         spent = (epsilon for point, epsilon in self._spent if self._counts_at(point, time_point))
-        return self.epsilon - sum(spent, Fraction(0))
+        return self._for_releases - sum(spent, Fraction(0))
+
+    @property
+    def _for_releases(self) -> Fraction:
+        """All of epsilon, or in a window what a watch leaves of it; a horizon pays for each as it begins."""
+        return self.epsilon if self.window is None or not self._watches_left else self.epsilon - self._watch.epsilon
+
+    @property
+    def _first(self) -> Fraction:
+        return first_share(self.epsilon, self.span, self.window is not None)
 
     def _affordable(self) -> Fraction:
         """What was wanted; in a window, no more than leaves as much for every release until older ones are forgotten.
@@ -111,7 +171,7 @@ class Auto(StreamStrategy):
         interval = max(self._interval, self.time_point - self._last_release)
         for point, spent in held:
             releases = -(-(point + self.window - self.time_point) // interval)
-            epsilon = min(epsilon, (self.epsilon - spent_then) / releases)
+            epsilon = min(epsilon, (self._for_releases - spent_then) / releases)
             spent_then -= spent
         return self._rounded(epsilon)
 
@@ -128,8 +188,8 @@ class Auto(StreamStrategy):
         self._interval = following.interval
         wanted = Fraction(round(following.epsilon / float(self.epsilon) * FINEST), FINEST) * self.epsilon
         if not self._gap:
-            # One release tells nothing of drift: the second follows at once, and must be able to see it.
-            wanted = max(wanted, first_share(self.epsilon, self.span, self.window is not None) / _SECOND)
+            # One release tells nothing of drift: the second follows soon, and must be able to see it.
+            wanted = max(wanted, self._first / _SECOND)
         self._wanted = max(wanted, self.epsilon / FINEST)
 
     def _finite_means(self) -> Means:
@@ -155,7 +215,7 @@ class Auto(StreamStrategy):
         )
 
     def _window_means(self, window: int) -> Means:
-        epsilon = float(self.epsilon)
+        epsilon = float(self._for_releases)
         most = epsilon if window == 1 else _MOST_WINDOW * epsilon
         points = np.array([point for point, _ in self._spent])
         upto = np.cumsum([0.0, *(float(spent) for _, spent in self._spent)])
@@ -183,6 +243,8 @@ class Auto(StreamStrategy):
             "wanted": to_text(self._wanted),
             "interval": self._interval,
             "estimate": self._estimate.state(),
+            "watch": self._watch.state(),
+            "watches_left": self._watches_left,
         }
 
     def _resume(self, state: Mapping[str, Any]) -> None:
@@ -193,6 +255,8 @@ class Auto(StreamStrategy):
         self._wanted = as_fraction(state["wanted"])
         self._interval = state["interval"]
         self._estimate.resume(state["estimate"])
+        self._watch.resume(state["watch"], self._source)
+        self._watches_left = state["watches_left"]
 
 
 def largest_share(epsilon: Fraction, span: int, returns: bool) -> Fraction:
@@ -211,7 +275,9 @@ def busy_share(epsilon: Fraction, span: int, returns: bool) -> Fraction:
 def first_share(epsilon: Fraction, span: int, returns: bool) -> Fraction:
     """What the first release costs: enough to begin with, and little enough that hardly anything is lost by it.
 
-    More where it `returns`, as in a window: what the first release takes is missed for one window only.
+    More where it `returns`, as in a window: what the first release takes is missed for one window only. More of a small
+    epsilon, under which fewer releases pay.
     """
-    part = (_FIRST_IN_A_WINDOW if returns else _FIRST) / sqrt(span)
+    more = min(max(float(epsilon) ** -_MORE_FOR_LESS, 1.0), 2.0)
+    part = (_FIRST_IN_A_WINDOW if returns else _FIRST * more) / sqrt(span)
     return epsilon * min(Fraction(1), Fraction(ceil(part * FINEST), FINEST))
