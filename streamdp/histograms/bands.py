@@ -69,6 +69,13 @@ class _Axis:
             values = wider
         return values
 
+    def nodes(self, level: int) -> npt.NDArray[np.intp]:
+        """Of each cell, in which sum it is when only coefficients up to that level are told apart."""
+        node = np.arange(self.size)
+        for pairs, _, _ in self.steps[: len(self.steps) - level]:
+            node = np.where(node < 2 * pairs, node // 2, node - pairs)
+        return node
+
     def energy(self, indicator: Floats) -> Floats:
         """How much of the squared length of an indicator lies in each level."""
         energy: Floats = np.bincount(self.level_of, self.forward(indicator) ** 2, self.levels).astype(np.float64)
@@ -98,7 +105,7 @@ class Bands:
     def __init__(self, shape: tuple[int, ...]) -> None:
         self.shape = shape
         self._axes = [_Axis(size) for size in shape]
-        levels = [axis.levels for axis in self._axes]
+        levels = self.levels = [axis.levels for axis in self._axes]
         apart = prod(levels) <= MOST_BANDS
         self._strides = [prod(levels[place + 1 :]) if apart else 1 for place in range(len(levels))]
         self.number = 1 + sum((count - 1) * stride for count, stride in zip(levels, self._strides, strict=True))
@@ -109,7 +116,8 @@ class Bands:
         self._band = band.reshape(-1)
         self.sizes: Floats = np.bincount(self._band, minlength=self.number).astype(np.float64)
         """Coefficients in each band."""
-        self.energy: Floats = self._combine([axis.mean_energy() for axis in self._axes])
+        self._mean_energies = [axis.mean_energy() for axis in self._axes]
+        self.energy: Floats = self._combine(self._mean_energies)
         """Of the squared length of a random range, what lies in each band on average."""
 
     def forward(self, cells: npt.NDArray[np.float64]) -> Floats:
@@ -123,6 +131,31 @@ class Bands:
     def mean_square(self, coefficients: Floats) -> Floats:
         """The mean of the squared coefficients of each band."""
         return np.bincount(self._band, coefficients**2, self.number) / self.sizes
+
+    def mean(self, of_coefficient: Floats) -> Floats:
+        """The mean over the coefficients of each band."""
+        return np.bincount(self._band, of_coefficient, self.number) / self.sizes
+
+    def groups(self, levels: Sequence[int]) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.bool_]]:
+        """Blocks of cells, cut at these levels of the axes: the block of each cell, and which coefficients are theirs.
+
+        The sums of the blocks tell those coefficients, and no others.
+        """
+        group, coarse = np.zeros(self.shape, np.intp), np.ones(self.shape, np.bool_)
+        for place, (axis, level) in enumerate(zip(self._axes, levels, strict=True)):
+            along = [-1 if other == place else 1 for other in range(len(self.shape))]
+            nodes = axis.nodes(level)
+            group = group * (int(nodes.max()) + 1) + nodes.reshape(along)
+            coarse &= (axis.level_of <= level).reshape(along)
+        return group.reshape(-1), coarse.reshape(-1)
+
+    def coarseness(self, levels: Sequence[int]) -> tuple[int, float]:
+        """How many such blocks there are, and what part of the squared length of a random range is theirs."""
+        groups, part = 1, 1.0
+        for axis, energy, level in zip(self._axes, self._mean_energies, levels, strict=True):
+            groups *= int((axis.level_of <= level).sum())
+            part *= float(energy[: level + 1].sum() / energy.sum())
+        return groups, part
 
     def spread(self, of_band: Floats) -> Floats:
         """One number a band, as one number a coefficient."""

@@ -53,3 +53,18 @@ def test_the_mean_energy_is_that_of_all_intervals(size: int) -> None:
         bands.energy_of([slice(min(one, other), max(one, other) + 1)]) for one in range(size) for other in range(size)
     ]
     assert bands.energy == pytest.approx(np.mean(energies, axis=0))
+
+
+@pytest.mark.parametrize(("shape", "levels"), [((64,), [3]), ((10, 7), [2, 1]), ((5, 6, 3), [0, 3, 1]), ((9,), [4])])
+def test_sums_of_groups_tell_the_coarse_coefficients_and_no_others(shape: tuple[int, ...], levels: list[int]) -> None:
+    bands = bands_of(shape)
+    group, coarse = bands.groups(levels)
+    number, part = bands.coarseness(levels)
+    assert number == group.max() + 1 == coarse.sum()
+    assert set(group) == set(range(number))
+    alike = np.random.default_rng(1).normal(size=number)[group]
+    assert bands.forward(alike)[~coarse] == pytest.approx(0, abs=1e-9)
+    without = np.random.default_rng(2).normal(size=group.size)
+    without -= (np.bincount(group, without) / np.bincount(group))[group]
+    assert bands.forward(without)[coarse] == pytest.approx(0, abs=1e-9)
+    assert part == pytest.approx(bands.energy @ bands.mean(coarse.astype(float)) / bands.energy.sum())

@@ -37,23 +37,28 @@ def moving(speed: float, points: int, seed: int = 3, users: int = 20_000) -> lis
 
 
 def check_noise(monkeypatch: pytest.MonkeyPatch, halved: bool) -> None:
-    """What is drawn for every release has the variance its charge pays for, whatever becomes of it afterwards."""
-    drawn: list[np.ndarray] = []
+    """What is drawn for every release has the variance its charge pays for, whatever becomes of it afterwards.
+
+    So wide a histogram is measured at two scales, which share the charge.
+    """
+    drawn: list[tuple[Fraction, np.ndarray]] = []
 
     def recorded(scale: Fraction, *rest: Any) -> Any:
         noise = discrete_laplace(scale / 2 if halved else scale, *rest)
-        drawn.append(noise.copy())
+        drawn.append((scale, noise.copy()))
         return noise
 
     monkeypatch.setattr(laplace_module, "discrete_laplace", recorded)
     strategy = build(cells=20_000, sensitivity=2, horizon=30)
     decisions = [strategy.step(np.full(20_000, 1_000, dtype=np.int64)) for _ in range(30)]
     fresh = [decision for decision in decisions if decision.fresh]
-    assert len(fresh) == len(drawn) >= 3
-    for decision, noise in zip(fresh, drawn, strict=True):
-        ratio = np.exp(-float(decision.epsilon) / 2)
-        assert decision.scale == 2 / decision.epsilon
-        assert np.mean(noise.astype(float) ** 2) == pytest.approx(2 * ratio / (1 - ratio) ** 2, rel=0.15)
+    assert 2 * len(fresh) == len(drawn) >= 6
+    for decision, (scale, noise), (of_groups, sums) in zip(fresh, drawn[::2], drawn[1::2], strict=True):
+        assert decision.scale == scale
+        assert 2 / scale + 2 / of_groups == decision.epsilon
+        for found, of, room in ((noise, scale, 0.15), (sums, of_groups, 0.9)):
+            ratio = np.exp(-1 / float(of))
+            assert np.mean(found.astype(float) ** 2) == pytest.approx(2 * ratio / (1 - ratio) ** 2, rel=room)
 
 
 def test_every_release_carries_the_noise_of_its_charge(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -168,7 +173,7 @@ def test_a_steady_trend_is_followed_and_not_lagged_behind(monkeypatch: pytest.Mo
 
     following = error()
     monkeypatch.setattr(Momentum, "ahead", lambda momentum, points: np.zeros(momentum.coarse.size))
-    assert following < 0.9 * error()
+    assert following < 0.95 * error()
 
 
 def test_the_state_is_small_and_json_whatever_the_histogram() -> None:

@@ -15,9 +15,10 @@ import numpy as np
 from streamdp.histograms import Counts
 from streamdp.histograms.bands import Bands, Floats
 from streamdp.histograms.post import integer_sums
-from streamdp.histograms.variance import Variance, laplace_variance
+from streamdp.histograms.variance import Variance
 from streamdp.strategies.auto.drift import Drift
 from streamdp.strategies.auto.momentum import Momentum
+from streamdp.strategies.auto.scales import Scales
 
 _SURPRISE = 5.0
 """A band that is further from its prediction than this many normal deviations has jumped, and is believed anew."""
@@ -36,10 +37,13 @@ class Estimate:
     that and the noise together. What is published is the estimate for the middle of the silence that follows.
     """
 
-    def __init__(self, bands: Bands, everything: float, span: int) -> None:
-        """`everything` is the variance of the noise of a release with all of epsilon."""
-        self._bands, self._everything, self._span = bands, everything, span
+    def __init__(self, bands: Bands, scales: Scales, everything: float, span: int) -> None:
+        """`everything` is the variance of the noise of cells with all of epsilon."""
+        self._bands, self._scales, self._span = bands, scales, span
+        self._everything = everything * float(bands.energy @ scales.factors()) / float(bands.energy.sum())
         self.variances: Floats = np.zeros(bands.number)
+        self.factors = scales.factors()
+        """The variance of a release's noise in each band, relative to that of cells alone."""
         self.momentum = Momentum(bands)
         self.drift: Drift | None = None
         self.surprise = 1.0
@@ -48,8 +52,8 @@ class Estimate:
         """For how many points after the release the published estimate is meant."""
 
     def begin(self, noisy: Counts, scale: Fraction) -> Floats:
-        """The coefficients of the estimate after the first release."""
-        bands, noise = self._bands, laplace_variance(scale)
+        """The coefficients of the estimate after the first release, whose cells have noise of that scale."""
+        bands, noise = self._bands, self._scales.noise(scale)
         coefficients = bands.forward(noisy.astype(np.float64))
         power = np.maximum(bands.mean_square(coefficients), _LEAST)
         kept = np.clip(1 - np.maximum(bands.sizes - 2, 0) / bands.sizes * noise / power, 0, 1)
@@ -61,7 +65,7 @@ class Estimate:
     def correct(self, published: Counts, noisy: Counts, scale: Fraction, gap: int) -> Floats:
         """The same after a release `gap` points after the one before."""
         assert self.drift is not None  # there was a first release
-        bands, noise, coarse = self._bands, laplace_variance(scale), self.momentum.coarse
+        bands, noise, coarse = self._bands, self._scales.noise(scale), self.momentum.coarse
         displaced = bands.forward((noisy - published).astype(np.float64))
         displaced[coarse] += self.momentum.ahead(self._lead)
         moved = self.momentum.ahead(gap)

@@ -80,38 +80,49 @@ def next_release(bands: Bands, estimate: Estimate, last_gap: int, means: Means) 
     interval, boost = interval[allowed], boost[allowed]
     gap = np.minimum(np.minimum(interval, limit), means.ahead)
     epsilon, later = means.shares(gap, interval, boost)
-    energy, profile, variances = _grouped(bands, drift.profile, estimate.variances)
+    energy, profile, variances, factors = _grouped(bands, drift.profile, estimate.variances, estimate.factors)
     trend = float(bands.energy @ estimate.momentum.squares())
-    costs = _Costs(energy, profile, variances, drift.scenarios(_SCENARIOS), trend, means)
+    costs = _Costs(energy, profile, variances, factors, drift.scenarios(_SCENARIOS), trend, means)
     errors = costs.mean_error(gap, interval, epsilon, later)
     regret = (errors / errors.min(axis=1, keepdims=True)).mean(axis=0) * (1 + _WORTH * np.log2(boost))
     best = np.flatnonzero(regret <= regret.min() + _SAME)[-1]
     return Next(int(gap[best]), float(epsilon[best]), int(interval[best]))
 
 
-def _grouped(bands: Bands, profile: Floats, variances: Floats) -> tuple[Floats, Floats, Floats]:
-    """Bands of like drift together, which is all that matters here; energies add up."""
+def _grouped(bands: Bands, profile: Floats, *more: Floats) -> tuple[Floats, ...]:
+    """Bands of like drift together, which is all that matters here: their energies, and the means of the rest."""
     energy = bands.energy
     if bands.number <= _GROUPS:
-        return energy, profile, variances
+        return energy, profile, *more
     order = np.argsort(profile)
     upto = np.cumsum(energy[order])
     group = np.minimum((upto / upto[-1] * _GROUPS).astype(np.intp), _GROUPS - 1)
     total = np.bincount(group, energy[order], _GROUPS).astype(np.float64)
     used = total > 0
-    means = [
-        np.bincount(group, (energy * values)[order], _GROUPS)[used] / total[used] for values in (profile, variances)
-    ]
-    return total[used], means[0], means[1]
+    means = (np.bincount(group, (energy * values)[order], _GROUPS)[used] / total[used] for values in (profile, *more))
+    return total[used], *means
 
 
 class _Costs:
     """The mean error of a random range over the points ahead, for many schedules (columns) and speeds (rows)."""
 
     def __init__(
-        self, energy: Floats, profile: Floats, variances: Floats, speeds: Floats, trend: float, means: Means
+        self,
+        energy: Floats,
+        profile: Floats,
+        variances: Floats,
+        factors: Floats,
+        speeds: Floats,
+        trend: float,
+        means: Means,
     ) -> None:
-        self._energy, self._variances, self._trend, self._means = energy, variances, trend, means
+        self._energy, self._variances, self._factors, self._trend, self._means = (
+            energy,
+            variances,
+            factors,
+            trend,
+            means,
+        )
         self._drift = profile * speeds[:, None, None]
         self._speed = speeds[:, None]
 
@@ -164,5 +175,5 @@ class _Costs:
 
     def _noise(self, epsilon: Floats) -> Floats:
         ratio = np.exp(-np.maximum(epsilon, self._means.least * _FINEST) / self._means.sensitivity)
-        noise: Floats = (2 * ratio / (1 - ratio) ** 2)[:, None]
+        noise: Floats = (2 * ratio / (1 - ratio) ** 2)[:, None] * self._factors
         return noise

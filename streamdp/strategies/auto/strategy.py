@@ -16,6 +16,7 @@ from streamdp.histograms.variance import Variance, laplace_variance
 from streamdp.privacy.exact import as_fraction, to_text
 from streamdp.strategies.auto.estimate import Estimate
 from streamdp.strategies.auto.outlook import MOST, Means, intervals, next_release
+from streamdp.strategies.auto.scales import Scales
 from streamdp.strategies.auto.watch import SHARE, Watch
 from streamdp.strategies.base import Charge, Common, StreamStrategy, Verdict
 
@@ -70,7 +71,8 @@ class Auto(StreamStrategy):
             raise ConfigurationError("auto combines releases with independent noise; it goes with the method laplace")
         super().__init__({}, **common)
         self._bands = bands_of(self.shape)
-        self._estimate = Estimate(self._bands, laplace_variance(self.sensitivity / self.epsilon), self.span)
+        self._method = scales = Scales(self._bands)
+        self._estimate = Estimate(self._bands, scales, laplace_variance(self.sensitivity / self.epsilon), self.span)
         self._spent: list[tuple[int, Fraction]] = []
         self._last_release = 0
         self._gap = 0
