@@ -10,7 +10,7 @@ from streamdp.config.histograms import HistogramSection
 from streamdp.config.stream import StreamConfig
 from streamdp.domain import View
 from streamdp.privacy.levels import Level
-from streamdp.strategies.auto import busy_share, largest_share
+from streamdp.strategies.auto import busy_share, cell_share, largest_share
 
 
 @dataclass(frozen=True)
@@ -90,8 +90,10 @@ def _histogram_plan(config: StreamConfig, histogram: HistogramSection, view: Vie
     decisions, releases, largest, smallest = _budget(histogram, epsilon, span, config.window is not None)
     range_cells = (view.cells + 1) // 2
 
+    of_cells = cell_share(view.shape) if histogram.strategy == "auto" else 1
+
     def noise(spent: Fraction) -> Noise:
-        scale = config.records_per_user / spent
+        scale = config.records_per_user / (spent * of_cells)
         return Noise(spent, scale, expected_error(scale), expected_sum_error(scale, range_cells))
 
     return HistogramPlan(

@@ -143,7 +143,6 @@ DEFAULTS: dict[str, object] = {
     "socket.timeout.ms": 20_000,
     "reconnect.backoff.ms": 100,
     "reconnect.backoff.max.ms": 1_000,
-    "max.partition.fetch.bytes": 4 << 20,
     "message.timeout.ms": 30_000,
 }
 """Where ours differ from kafka-python's: a broker that is gone is told in seconds and found again in about one."""

@@ -9,7 +9,7 @@ import pytest
 import streamdp.histograms.laplace as laplace_module
 from streamdp.histograms.bands import bands_of
 from streamdp.privacy.noise import InsecureSeededSource, discrete_laplace
-from streamdp.strategies.auto.scales import Scales
+from streamdp.strategies.auto.scales import Scales, cell_share
 
 WIDE = [(64, 64), (1024,), (100, 60), (48, 24, 24)]
 NARROW = [(4,), (8, 8), (10, 10), (2,) * 6]
@@ -18,7 +18,7 @@ NARROW = [(4,), (8, 8), (10, 10), (2,) * 6]
 @pytest.mark.parametrize("shape", WIDE)
 def test_wide_histograms_have_groups(shape: tuple[int, ...]) -> None:
     scales = Scales(bands_of(shape))
-    assert 0 < scales.share <= Fraction(3, 10)
+    assert 0 < scales.share == 1 - cell_share(shape) <= Fraction(3, 10)
     assert 1 < scales.groups < np.prod(shape) / 4
     energy = bands_of(shape).energy
     assert energy @ scales.factors() < 0.95 * energy.sum()

@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 
 from streamdp.histograms import Counts, Laplace, Noisy, Statement
-from streamdp.histograms.bands import Bands, Floats
+from streamdp.histograms.bands import Bands, Floats, bands_of
 from streamdp.histograms.post import integer_sums
 from streamdp.histograms.variance import laplace_variance
 from streamdp.privacy.noise import NoiseSource
@@ -92,6 +92,11 @@ class Scales:
     def _variances(self, scale: Fraction) -> tuple[float, float]:
         of_group = laplace_variance(scale * (1 - self.share) / self.share) if self.share else 0.0
         return laplace_variance(scale) + _TINY, of_group + _TINY
+
+
+def cell_share(shape: tuple[int, ...]) -> Fraction:
+    """What the cells get of a release; groups get the rest."""
+    return 1 - _best(bands_of(shape))[1]
 
 
 def _best(bands: Bands) -> tuple[list[int], Fraction]:

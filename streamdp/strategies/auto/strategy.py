@@ -49,7 +49,7 @@ class Auto(StreamStrategy):
     adaptively. When a release is scheduled and what it may spend is a function of the time and of what was published,
     never of the data; between two of them a `Watch` may look at the data and cry, which brings the next one forward: a
     watch costs a fiftieth of `epsilon`, once, however often it is asked. Given what was published before, a release of
-    `e` costs `e` (sensitivity `m`). Along every possible history, in exact rationals, the releases and watches of a
+    `e` costs `e` (`Scales`, sensitivity `m`). Along every history, in exact rationals, the releases and watches of a
     finite horizon spend at most `epsilon` together. Under w-event no `w` consecutive points meet two watches, because
     after one cried the next begins `w` points later or never, and the releases in them spend at most what `epsilon`
     has left beside one; so they too spend at most `epsilon`. The product of the likelihood ratios is then at most
