@@ -1,8 +1,10 @@
 """Memory goes back to the system: at its times, and really."""
 
+import gc
 import subprocess
 import sys
 import textwrap
+import weakref
 
 from streamdp.daemon.memory import EVERY_SECONDS, Memory
 
@@ -18,6 +20,27 @@ def test_it_does_something_now_and_then_only() -> None:
     assert not memory.give_back()
     now += 0.2
     assert memory.give_back()
+
+
+def test_what_holds_itself_is_let_go() -> None:
+    class Held:
+        """Refers to itself, as an error with its traceback does."""
+
+        def __init__(self) -> None:
+            self.itself = self
+
+    now = 0.0
+    memory = Memory(lambda: now)
+    gc.disable()
+    try:
+        held = weakref.ref(Held())
+        assert held() is not None
+        now += EVERY_SECONDS
+        memory.give_back()
+        assert held() is None
+    finally:
+        gc.enable()
+        gc.unfreeze()
 
 
 def test_what_a_small_block_holds_back_is_given_back() -> None:
