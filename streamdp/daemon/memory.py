@@ -17,8 +17,8 @@ _ARENA_MAX, _HEAPS = -8, 2
 class Memory:
     """Keeps the process as large as what it uses.
 
-    Batches of input come and go on several threads. A client's error holds a frame that holds the error, and with it a
-    batch, until the collector comes by, which it does ever less often; and glibc keeps what is freed in heaps of the
+    Batches of input come and go on several threads. What refers to itself, as an error does by its frames, keeps what
+    it holds until the collector comes by, which it does ever less often; and glibc keeps what is freed in heaps of the
     threads, where a small block still in use holds back its neighbours. At full speed the process grew for as long as
     it ran, although what it used did not. (Other C libraries than glibc are left alone.)
     """
