@@ -130,7 +130,7 @@ class Bands:
 
     def mean_square(self, coefficients: Floats) -> Floats:
         """The mean of the squared coefficients of each band."""
-        return np.bincount(self._band, coefficients**2, self.number) / self.sizes
+        return self.mean(coefficients**2)
 
     def mean(self, of_coefficient: Floats) -> Floats:
         """The mean over the coefficients of each band."""

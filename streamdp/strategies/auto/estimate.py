@@ -40,10 +40,10 @@ class Estimate:
     def __init__(self, bands: Bands, scales: Scales, everything: float, span: int) -> None:
         """`everything` is the variance of the noise of cells with all of epsilon."""
         self._bands, self._scales, self._span = bands, scales, span
-        self._everything = everything * float(bands.energy @ scales.factors()) / float(bands.energy.sum())
-        self.variances: Floats = np.zeros(bands.number)
         self.factors = scales.factors()
         """The variance of a release's noise in each band, relative to that of cells alone."""
+        self._everything = everything * float(bands.energy @ self.factors) / float(bands.energy.sum())
+        self.variances: Floats = np.zeros(bands.number)
         self.momentum = Momentum(bands)
         self.drift: Drift | None = None
         self.surprise = 1.0

@@ -116,13 +116,8 @@ class _Costs:
         trend: float,
         means: Means,
     ) -> None:
-        self._energy, self._variances, self._factors, self._trend, self._means = (
-            energy,
-            variances,
-            factors,
-            trend,
-            means,
-        )
+        self._energy, self._variances, self._factors = energy, variances, factors
+        self._trend, self._means = trend, means
         self._drift = profile * speeds[:, None, None]
         self._speed = speeds[:, None]
 

@@ -40,7 +40,6 @@ class Scales:
 
     def __init__(self, bands: Bands) -> None:
         self._laplace = Laplace()
-        self.share = Fraction(0)
         self.groups = 0
         self._coarse: Floats = np.zeros(bands.number)
         levels, self.share = _best(bands)

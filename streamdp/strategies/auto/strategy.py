@@ -125,7 +125,7 @@ class Auto(StreamStrategy):
         return self.window is None or not self._watch.ended or self.time_point >= self._watch.ended + self.window
 
     def _absorb(self, noisy: Noisy, epsilon: Fraction) -> Noisy:
-        assert noisy.scale is not None  # the method is Laplace
+        assert noisy.scale is not None  # cells have Laplace noise
         if self.last is None:
             estimate = self._estimate.begin(noisy.counts, noisy.scale)
             if self.span >= _SHORTEST_SPAN and self._watch.is_worth_while(float(noisy.counts.sum())):
