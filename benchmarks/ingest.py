@@ -36,7 +36,7 @@ LEAST_OF_PARSING = 0.5
 LEAST_OF_BYTEWAX = 10.0
 
 DIGEST_KEY = bytes(range(16))
-BATCH_ROWS = 130_000  # about one poll of 16 MiB
+BATCH_ROWS = 65_000  # about one poll of 8 MiB
 GROUP = 5
 PEER_USERS, PEER_ROWS, PEER_ROUNDS = 100_000, 260_000, 3
 

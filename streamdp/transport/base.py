@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple, Protocol
 from streamdp.errors import StreamdpError
 from streamdp.transport.batch import Headers, RecordBatch
 
-POLL_BYTES = 4 << 20
+POLL_BYTES = 8 << 20
 """How much one poll returns at most, about: bounds memory, and is large enough that the cost per poll disappears."""
 
 
