@@ -13,6 +13,7 @@ from kafka_broker.fixtures import (
     pytest_unconfigure,
     secured_broker,
 )
+from seeded_noise import pytest_fixture_setup, pytest_runtest_protocol
 
 # A job of the background is started deaf to SIGINT, and so would be every process that a test starts and interrupts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -32,6 +33,8 @@ __all__ = [
     "own_broker",
     "pytest_configure",
     "pytest_configure_node",
+    "pytest_fixture_setup",
+    "pytest_runtest_protocol",
     "pytest_terminal_summary",
     "pytest_unconfigure",
     "secured_broker",

@@ -323,6 +323,7 @@ def test_the_seeded_source_is_the_same_on_every_machine() -> None:
     assert InsecureSeededSource(1).random_bytes(64) != InsecureSeededSource(2).random_bytes(64)
 
 
+@pytest.mark.system_noise
 def test_the_system_source_repeats_neither_itself_nor_its_forked_child() -> None:
     source = SystemSource()
     before = source.random_bytes(16)
