@@ -17,7 +17,7 @@ from streamdp.histograms.bands import Bands, Floats
 from streamdp.histograms.post import integer_sums
 from streamdp.histograms.variance import Variance
 from streamdp.strategies.auto.drift import Drift
-from streamdp.strategies.auto.momentum import Momentum
+from streamdp.strategies.auto.motion import Motion
 from streamdp.strategies.auto.scales import Scales
 
 _SURPRISE = 5.0
@@ -44,12 +44,12 @@ class Estimate:
         """The variance of a release's noise in each band, relative to that of cells alone."""
         self._everything = everything * float(bands.energy @ self.factors) / float(bands.energy.sum())
         self.variances: Floats = np.zeros(bands.number)
-        self.momentum = Momentum(bands)
+        self.motion = Motion(bands)
         self.drift: Drift | None = None
         self.surprise = 1.0
         """How far releases were from the estimate, relative to what it was said to be: mean squares, lately."""
-        self._lead = 0.0
-        """For how many points after the release the published estimate is meant."""
+        self._silence = 1
+        """For how many points the published estimate is meant."""
 
     def begin(self, noisy: Counts, scale: Fraction) -> Floats:
         """The coefficients of the estimate after the first release, whose cells have noise of that scale."""
@@ -60,17 +60,17 @@ class Estimate:
         coefficients *= bands.spread(kept)
         self.variances = noise * np.maximum(kept, 1e-6)
         self.drift = Drift(bands, self._everything, self._span, float(bands.energy @ bands.mean_square(coefficients)))
+        self.motion.begin(coefficients[self.motion.coarse], self.variances, self.drift.bands)
         return coefficients
 
     def correct(self, published: Counts, noisy: Counts, scale: Fraction, gap: int) -> Floats:
         """The same after a release `gap` points after the one before."""
         assert self.drift is not None  # there was a first release
-        bands, noise, coarse = self._bands, self._scales.noise(scale), self.momentum.coarse
-        displaced = bands.forward((noisy - published).astype(np.float64))
-        displaced[coarse] += self.momentum.ahead(self._lead)
-        moved = self.momentum.ahead(gap)
-        news = displaced.copy()
-        news[coarse] -= moved
+        bands, noise, coarse = self._bands, self._scales.noise(scale), self.motion.coarse
+        coefficients = bands.forward(published.astype(np.float64))
+        news = bands.forward((noisy - published).astype(np.float64))
+        of_coarse = coefficients[coarse] + news[coarse]
+        news[coarse] = of_coarse - self.motion.foreseen(gap)
         square = bands.mean_square(news)
         before = self.variances + gap * self.drift.bands
         expected = before + noise
@@ -84,18 +84,15 @@ class Estimate:
         variances = np.maximum(before + trust * (square - expected), before / 10)
         gain = variances / (variances + noise)
         self.variances = (1 - gain) * variances + _LEAST
-        correction = bands.spread(gain) * news
-        correction[coarse] += moved
-        coefficients = bands.forward(published.astype(np.float64)) + correction
-        coefficients[coarse] -= self.momentum.ahead(self._lead)
-        self.momentum.learn(displaced[coarse], correction[coarse], expected, gap)
+        self.motion.correct(of_coarse, noise, self.drift.bands, gap)
+        coefficients += bands.spread(gain) * news
         return coefficients
 
     def publish(self, coefficients: Floats, silence: int) -> Counts:
         """What subscribers should hold for the next `silence` points."""
-        self._lead = (silence - 1) / 2
+        self._silence = silence
         coefficients = coefficients.copy()
-        coefficients[self.momentum.coarse] += self.momentum.ahead(self._lead)
+        coefficients[self.motion.coarse] = self.motion.held(silence)
         return integer_sums(self._bands.inverse(coefficients))
 
     def variance(self) -> Variance:
@@ -103,7 +100,7 @@ class Estimate:
         assert self.drift is not None
         wider = max(1.0, _CAUTION * self.surprise)
         drift = self.drift.profile * self.drift.upper
-        variances = self.variances + self.momentum.error(self._lead)
+        variances = self.variances + self.motion.error(self._silence)
         return Variance(self._bands.shape, wider * variances + _ROUNDING, wider * drift)
 
     def foreseen(self, age: int) -> Floats:
@@ -116,14 +113,14 @@ class Estimate:
         return {
             "variances": self.variances.tolist(),
             "surprise": self.surprise,
-            "lead": self._lead,
-            "momentum": self.momentum.state(),
+            "silence": self._silence,
+            "motion": self.motion.state(),
             "drift": None if self.drift is None else self.drift.state(),
         }
 
     def resume(self, state: Mapping[str, Any]) -> None:
         self.variances = np.array(state["variances"])
         self.surprise = state["surprise"]
-        self._lead = state["lead"]
-        self.momentum.resume(state["momentum"])
+        self._silence = state["silence"]
+        self.motion.resume(state["motion"])
         self.drift = None if state["drift"] is None else Drift.from_state(self._bands, state["drift"])
