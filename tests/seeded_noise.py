@@ -16,35 +16,36 @@ import pytest
 from streamdp.privacy.noise import InsecureSeededSource, SystemSource
 
 _from_the_system = SystemSource.random_bytes
-_source: InsecureSeededSource | None = None
+
+
+class _Now:
+    source: InsecureSeededSource | None = None
 
 
 def _random_bytes(self: SystemSource, count: int) -> bytes:
-    return _from_the_system(self, count) if _source is None else _source.random_bytes(count)
+    return _from_the_system(self, count) if _Now.source is None else _Now.source.random_bytes(count)
 
 
 SystemSource.random_bytes = _random_bytes  # type: ignore[method-assign]
 
 
 def _seeded_by(name: str) -> InsecureSeededSource:
-    return InsecureSeededSource(int.from_bytes(hashlib.sha256(name.encode()).digest()[:16]))
+    return InsecureSeededSource(int.from_bytes(hashlib.sha256(name.encode()).digest()[:16], "big"))
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    global _source
-    _source = None if item.get_closest_marker("system_noise") else _seeded_by(item.nodeid)
+    _Now.source = None if item.get_closest_marker("system_noise") else _seeded_by(item.nodeid)
     return (yield)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_fixture_setup(fixturedef: pytest.FixtureDef[Any]) -> Iterator[None]:
     """A fixture that tests share draws the same, whichever of them comes first."""
-    global _source
     if fixturedef.scope == "function":
         return (yield)
-    before, _source = _source, _seeded_by(f"{fixturedef.baseid} {fixturedef.argname}")
+    before, _Now.source = _Now.source, _seeded_by(f"{fixturedef.baseid} {fixturedef.argname}")
     try:
         return (yield)
     finally:
-        _source = before
+        _Now.source = before

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import streamdp.histograms.laplace as laplace_module
+import streamdp.strategies.auto.motion as motion_module
 from streamdp.errors import ConfigurationError
 from streamdp.privacy.noise import InsecureSeededSource, discrete_laplace
 from streamdp.strategies import Auto, Decision, make_strategy, restore_strategy
 from streamdp.strategies.auto import first_share
-from streamdp.strategies.auto.momentum import Momentum
 
 CELLS = 64
 SPANS: list[dict[str, int]] = [{"horizon": 60}, {"window": 20}]
@@ -166,14 +166,27 @@ def steady(points: int, pace: int) -> list[np.ndarray]:
     return [np.full(CELLS, 5_000) + point * half for point in range(points)]
 
 
-def test_a_steady_trend_is_followed_and_not_lagged_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+def tides(points: int, height: int) -> list[np.ndarray]:
+    """Users come to either half of the cells and go again, at random, and are seldom far from the mean for long."""
+    generator = np.random.default_rng(4)
+    half = np.repeat([-1, 1], CELLS // 2)
+    level, series = 0.0, []
+    for _ in range(points):
+        level = 0.6 * level + 0.8 * height * generator.standard_normal()
+        series.append(np.full(CELLS, 5_000) + round(level) * half)
+    return series
+
+
+@pytest.mark.parametrize(("series", "gain"), [(steady(100, pace=40), 0.95), (tides(200, height=400), 0.95)])
+def test_trends_are_followed_and_deviations_not(
+    series: list[np.ndarray], gain: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def error() -> float:
-        runs = (mean_error(build(seed, window=20, epsilon="1/10"), steady(100, pace=40)) for seed in range(4))
-        return sum(runs)
+        return sum(mean_error(build(seed, window=20, epsilon="1/10"), series) for seed in range(4))
 
     following = error()
-    monkeypatch.setattr(Momentum, "ahead", lambda momentum, points: np.zeros(momentum.coarse.size))
-    assert following < 0.95 * error()
+    monkeypatch.setattr(motion_module, "_BEFORE", (1.0, 1e-300, 1e-300))
+    assert following < gain * error()
 
 
 def test_the_state_is_small_and_json_whatever_the_histogram() -> None:

@@ -31,7 +31,7 @@ _MEMORY = 0.2
 """The weight of the newest belief in the memory of earlier ones."""
 _ANYTHING = 0.02
 """The chance, at every release, that the speed has become anything at all."""
-_APART = 2.5
+_APART = 1.5
 """How far a band's speed is from the common one: standard deviation. Tides move the coarse bands alone."""
 _FURTHEST = 7.0
 _BAND_STEP = 0.2

@@ -1,7 +1,7 @@
 """The best guess at the data, from all releases so far: a Kalman filter for each band of scales.
 
 A function of what was released, so it costs nothing. The state of the filter is the published estimate itself, a
-variance for each band, and what was learnt of drift and momentum, so that a restart needs nothing else.
+variance for each band, and what was learnt of speed and motion, so that a restart needs nothing else.
 """
 
 from __future__ import annotations
@@ -33,8 +33,9 @@ class Estimate:
     """Combines releases, each with known noise, over data whose drift is estimated from them.
 
     The first release is shrunk: a band in which there is little but noise is close to zero. Later ones correct the
-    estimate, moved on by its momentum, in each band by as much as the estimate's own variance, grown by drift, is of
-    that and the noise together. What is published is the estimate for the middle of the silence that follows.
+    estimate, in each band by as much as the estimate's own variance, grown by drift, is of that and the noise together;
+    the coarse coefficients by the models of `Motion`. What is published is the mean of what is foreseen for the silence
+    that follows.
     """
 
     def __init__(self, bands: Bands, scales: Scales, everything: float, span: int) -> None:

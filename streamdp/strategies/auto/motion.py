@@ -6,160 +6,145 @@ Everything here is a function of what was released: it costs nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import exp, log
 from typing import Any
 
 import numpy as np
 
 from streamdp.histograms.bands import Bands, Floats
 
-_COEFFICIENTS = 512
+_COEFFICIENTS = 256
 """Only so many of the coarsest coefficients have models of their own: motion is in them, and a journal keeps them."""
+_DECIMALS = 6
+"""Of what a journal keeps for each of them."""
 _RETURNS = (0.5, 2.0, 8.0)
 _TRENDS = (1.0, 4.0, 16.0)
-"""How long a deviation or a trend lasts, in silences: those that releases can tell apart."""
+"""How long a deviation or a trend lasts, in silences: releases can tell those apart."""
 _FIRST_PACE = 3.0
-"""The length of a silence before there was one."""
+"""How long a silence is taken to be before there was one."""
 _PACE = 0.3
 """The weight of the newest silence in their mean length."""
-_WANDERS = 0.2
-"""Of the motion of a trend, what is none; and of that around a mean, what moves the mean."""
-_MEAN_WANDERS = 0.02
+_TREND_WANDERS, _MEAN_WANDERS = 0.2, 0.02
+"""What else moves a coefficient that follows a trend, and the mean to which one returns, of its speed."""
 _FORGET = 0.8
 """What earlier evidence counts for, at every release."""
 _MOST_COUNTED = 16.0
 """A band counts for no more coefficients than this: they are not independent."""
 _BEFORE = (1.0, 0.3, 0.5)
-"""How likely the data wanders, returns, or follows a trend, each of them, before any evidence."""
+"""How likely wandering, each return and each trend are before any evidence, relatively."""
 
 
 class Motion:
     """A bank of Kalman filters over the coarse coefficients: one for each way to move, averaged band by band.
 
     Each has two numbers for a coefficient, a level `a` and a deviation or velocity `b`, and their covariances for a
-    band. A coefficient that wanders is `a` alone. One that returns is `a + b`, where `b` decays. One with a trend is
-    `a`, which moves by `b`, which decays. A band believes each of them by how well it foresaw the last releases.
+    band. A coefficient that wanders is `a` alone. One that returns is `a + b`, and `b` decays. One with a trend is `a`,
+    which moves by `b`, which decays. A band believes each of them by how well it foresaw the last releases.
     """
 
     def __init__(self, bands: Bands) -> None:
-        self._bands = bands
         self.coarse = bands.coarsest(_COEFFICIENTS)
-        self._band_of = bands.band_of(self.coarse)
-        returns, trends = np.array(_RETURNS), np.array(_TRENDS)
-        self._lasts: Floats = np.concatenate([[1.0], returns, trends])[:, None]
-        kinds = np.repeat([0, 1, 2], [1, returns.size, trends.size])
-        self._returns, self._trends = (kinds == 1)[:, None], (kinds == 2)[:, None]
-        self._before: Floats = np.log(np.array(_BEFORE))[kinds][:, None]
-        number = kinds.size
-        self._levels: Floats = np.zeros((number, self.coarse.size))
-        self._others: Floats = np.zeros((number, self.coarse.size))
-        self._covariances: Floats = np.zeros((3, number, bands.number))
-        self._evidence: Floats = np.zeros((number, bands.number))
-        self._pace = log(_FIRST_PACE)
-        self._is_first = True
+        self._all_bands = bands.number
+        # The bands with coarse coefficients, all others being left out here; and of each coefficient which it is in.
+        self._used, self._band_of = np.unique(bands.band_of(self.coarse), return_inverse=True)
+        self._sizes: Floats = bands.sizes[self._used]
+        kinds = np.repeat([0, 1, 2], [1, len(_RETURNS), len(_TRENDS)])[:, None]
+        # Models are rows.
+        self._returns, self._trends = kinds == 1, kinds == 2
+        self._relative: Floats = np.array([[1.0, *_RETURNS, *_TRENDS]]).T
+        self._before: Floats = np.log(_BEFORE)[kinds]
+        self._levels: Floats = np.zeros((kinds.size, self.coarse.size))
+        self._others: Floats = np.zeros((kinds.size, self.coarse.size))
+        self._covariances: Floats = np.zeros((3, kinds.size, self._used.size))
+        """Of `a`, of `a` with `b`, of `b`."""
+        self._evidence: Floats = np.zeros((kinds.size, self._used.size))
+        self._silences = 0
+        self._pace = _FIRST_PACE
 
     def begin(self, coefficients: Floats, variances: Floats, speeds: Floats) -> None:
-        """After the first release: the estimate of the coarse coefficients, and of every band its variance and speed.
+        """After the first release: the estimate of the coarse coefficients; of every band its variance and speed.
 
         Speed is the variance that a time point adds.
         """
-        lasts = self._lasts * exp(self._pace)
-        self._levels = np.tile(coefficients, (len(lasts), 1))
-        self._others = np.zeros_like(self._levels)
-        around = self._returns * speeds * lasts / 2
-        self._covariances = np.stack([variances + around, -around, around + self._trends * speeds / lasts])
-
-    def foreseen(self, points: float) -> Floats:
-        """The coarse coefficients so many points from the last release."""
-        return self._mixed(self._reach(np.array([points])))
-
-    def held(self, silence: int) -> Floats:
-        """The same, on average over a silence."""
-        return self._mixed(self._reach(np.arange(silence, dtype=np.float64)))
+        speeds = speeds[self._used]
+        self._levels[:] = coefficients.round(_DECIMALS)
+        around = self._returns * speeds * self._lasts / 2
+        velocity = self._trends * speeds / self._lasts
+        self._covariances = np.stack([variances[self._used] + around, -around, around + velocity])
 
     def correct(self, noisy: Floats, noise: Floats, speeds: Floats, gap: int) -> None:
-        """After a release `gap` points after the one before; of every band the variance of its noise, and its speed."""
-        self._pace = log(gap) if self._is_first else self._pace + _PACE * (log(gap) - self._pace)
-        self._is_first = False
-        decays, moves = self._decays(float(gap)), self._moves(float(gap))
-        covariances = self._grown(decays, moves, speeds, gap)
-        self._levels = self._levels + moves * self._others
-        self._others = decays * self._others
-        news = noisy - self._levels - self._returns * self._others
-        of_level, of_both, of_other = covariances
+        """After a release `gap` points after the one before: the noisy coarse coefficients, and of every band the
+        variance of that noise and the speed."""
+        self._pace = self._pace * (gap / self._pace) ** _PACE if self._silences else float(gap)
+        self._silences += 1
+        of_level, of_both, of_other = self._foreseen_covariances(speeds[self._used], gap)
+        levels, others = self._foreseen_means(float(gap))
+        news = noisy - levels - self._returns * others
         with_level, with_other = of_level + self._returns * of_both, of_both + self._returns * of_other
-        expected = with_level + self._returns * with_other + noise
-        counted = np.minimum(self._bands.sizes, _MOST_COUNTED)
-        # Of all models relative to what wandering would let expect: the better forecast, not the bolder one.
-        self._evidence = _FORGET * self._evidence - counted * self._mean_square(news) / expected[0]
-        self._levels = self._levels + (with_level / expected)[:, self._band_of] * news
-        self._others = self._others + (with_other / expected)[:, self._band_of] * news
-        self._covariances = covariances - np.stack([with_level**2, with_level * with_other, with_other**2]) / expected
+        expected = with_level + self._returns * with_other + noise[self._used]
+        # All relative to what wandering lets expect: the better forecast is believed, not the bolder one.
+        surprise = np.minimum(self._sizes, _MOST_COUNTED) * self._mean_square(news) / expected[0]
+        self._evidence = _FORGET * self._evidence - surprise
+        self._levels = (levels + (with_level / expected)[:, self._band_of] * news).round(_DECIMALS)
+        self._others = (others + (with_other / expected)[:, self._band_of] * news).round(_DECIMALS)
+        told = np.stack([with_level**2, with_level * with_other, with_other**2]) / expected
+        self._covariances = np.stack([of_level, of_both, of_other]) - told
 
-    def _grown(self, decays: Floats, moves: Floats, speeds: Floats, gap: int) -> Floats:
-        """The covariances at the next release. Whatever the model, `gap` points move a coefficient as fast as told."""
+    def _foreseen_means(self, gap: float) -> tuple[Floats, Floats]:
+        left = np.exp(-gap / self._lasts)
+        decays = (self._returns | self._trends) * left
+        return self._levels + self._trends * self._lasts * (1 - left) * self._others, decays * self._others
+
+    def _foreseen_covariances(self, speeds: Floats, gap: int) -> tuple[Floats, Floats, Floats]:
+        """Whatever the model, `gap` points move a coefficient as much as its speed says."""
         of_level, of_both, of_other = self._covariances
-        lasts = self._lasts * exp(self._pace)
-        moved = gap * speeds
-        around = self._returns * moved / (2 * (1 - decays) + ~self._returns)
-        path = 2 * lasts**2 * (gap / lasts - 1 + np.exp(-gap / lasts))
-        velocity = self._trends * (1 - _WANDERS) * moved / path
-        wanders = np.where(self._trends, _WANDERS, np.where(self._returns, _MEAN_WANDERS, 1.0))
-        along = lasts**2 * (2 * gap / lasts - 3 + 4 * decays - decays**2)
-        return np.stack(
-            [
-                of_level + 2 * moves * of_both + moves**2 * of_other + velocity * along + wanders * moved,
-                decays * (of_both + moves * of_other) + velocity * lasts * (1 - decays) ** 2,
-                decays**2 * of_other + (velocity + around) * (1 - decays**2),
-            ]
+        lasts, moved = self._lasts, gap * speeds
+        left, age = np.exp(-gap / lasts), gap / lasts
+        moves = self._trends * lasts * (1 - left)
+        around = self._returns * moved / (2 * (1 - left))
+        velocity = self._trends * (1 - _TREND_WANDERS) * moved / (2 * lasts**2 * (age - 1 + left))
+        wanders = np.where(self._trends, _TREND_WANDERS, np.where(self._returns, _MEAN_WANDERS, 1.0)) * moved
+        along = lasts**2 * (2 * age - 3 + 4 * left - left**2)
+        return (
+            of_level + 2 * moves * of_both + moves**2 * of_other + velocity * along + wanders,
+            left * (of_both + moves * of_other) + velocity * lasts * (1 - left) ** 2,
+            left**2 * of_other + (velocity + around) * (1 - left**2),
         )
 
+    def foreseen(self, points: float) -> Floats:
+        """The coarse coefficients so many points after the last release."""
+        return self._mixed(self._each(np.array([points])))
+
+    def held(self, silence: int) -> Floats:
+        """The same, on average over the points of a silence."""
+        return self._mixed(self._each(np.arange(silence, dtype=np.float64)))
+
     def slopes(self) -> Floats:
-        """The mean square of the velocities of each band, over a silence as long as those before."""
-        pace = exp(self._pace)
-        slope = (self.foreseen(pace) - self.foreseen(0)) / pace
-        return self._mean_square(slope[None])[0]
+        """The mean square of the velocities in each band, over a silence as long as those before."""
+        moved = self.foreseen(self._pace) - self.foreseen(0)
+        return self._of_all_bands(self._mean_square(moved[None])[0] / self._pace**2)
 
     def error(self, silence: int) -> Floats:
-        """The variance in each band, on average over a silence, of what `held` foresees for all of it.
+        """The variance in each band, on average over a silence, of what is `held`.
 
-        The coefficients move on meanwhile, and the models differ.
+        The coefficients move on meanwhile, and the models differ about it.
         """
-        reach = self._reach(np.array([0.0, (silence - 1) / 2, float(silence - 1)]))
-        begin, middle, end = (self._each(reach[:, place, None]) for place in range(3))
-        weights = self._weights()
-        mean = self._mix(middle)
-        differ = (weights * self._mean_square(middle - mean)).sum(axis=0)
-        swing = self._mean_square((self._mix(end) - self._mix(begin))[None])[0]
-        error: Floats = differ + swing / 12
-        return error
+        each = self._each(np.arange(silence, dtype=np.float64))
+        differ = (self._weights() * self._mean_square(each - self._mixed(each))).sum(axis=0)
+        moved = self.foreseen(silence - 1) - self.foreseen(0)
+        return self._of_all_bands(differ + self._mean_square(moved[None])[0] / 12)
 
-    def _decays(self, points: float) -> Floats:
-        """What is left of `b` after so many points."""
-        left: Floats = (self._returns | self._trends) * np.exp(-points / (self._lasts * exp(self._pace)))
-        return left
+    @property
+    def _lasts(self) -> Floats:
+        return self._relative * self._pace
 
-    def _moves(self, points: float) -> Floats:
-        """How far `b` moves `a` meanwhile."""
-        lasts = self._lasts * exp(self._pace)
-        moves: Floats = self._trends * lasts * (1 - np.exp(-points / lasts))
-        return moves
-
-    def _reach(self, points: Floats) -> Floats:
-        """What `b` counts for in the coefficient, so many points ahead: models by points."""
-        lasts = self._lasts * exp(self._pace)
-        left = np.exp(-points / lasts)
-        reach: Floats = self._returns * left + self._trends * lasts * (1 - left)
-        return reach
-
-    def _each(self, reach: Floats) -> Floats:
-        each: Floats = self._levels + reach * self._others
+    def _each(self, points: Floats) -> Floats:
+        """What each model foresees, on average over these points."""
+        left = np.exp(-points / self._lasts)
+        reach = self._returns * left + self._trends * self._lasts * (1 - left)
+        each: Floats = self._levels + reach.mean(axis=1, keepdims=True) * self._others
         return each
 
-    def _mixed(self, reach: Floats) -> Floats:
-        return self._mix(self._each(reach.mean(axis=1, keepdims=True)))
-
-    def _mix(self, each: Floats) -> Floats:
+    def _mixed(self, each: Floats) -> Floats:
         mixed: Floats = (self._weights()[:, self._band_of] * each).sum(axis=0)
         return mixed
 
@@ -169,11 +154,14 @@ class Motion:
         normal: Floats = weights / weights.sum(axis=0)
         return normal
 
-    def _mean_square(self, values: Floats) -> Floats:
-        """Models by bands; bands without coarse coefficients have none."""
-        sums = [np.bincount(self._band_of, row**2, self._bands.number) for row in values]
-        mean: Floats = np.array(sums) / self._bands.sizes
-        return mean
+    def _mean_square(self, rows: Floats) -> Floats:
+        sums = [np.bincount(self._band_of, row**2, self._used.size) for row in rows]
+        return np.array(sums) / self._sizes
+
+    def _of_all_bands(self, values: Floats) -> Floats:
+        spread = np.zeros(self._all_bands)
+        spread[self._used] = values
+        return spread
 
     def state(self) -> dict[str, Any]:
         return {
@@ -181,12 +169,12 @@ class Motion:
             "others": self._others.tolist(),
             "covariances": self._covariances.tolist(),
             "evidence": self._evidence.tolist(),
+            "silences": self._silences,
             "pace": self._pace,
-            "is_first": self._is_first,
         }
 
     def resume(self, state: Mapping[str, Any]) -> None:
         self._levels, self._others, self._covariances, self._evidence = (
             np.array(state[name], np.float64) for name in ("levels", "others", "covariances", "evidence")
         )
-        self._pace, self._is_first = state["pace"], state["is_first"]
+        self._silences, self._pace = state["silences"], state["pace"]

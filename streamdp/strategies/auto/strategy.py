@@ -35,7 +35,9 @@ _WATCHED = 5
 _SHORTEST_SPAN = 8
 _USEFUL = 8
 """After a cry comes a release of at least this part of the first one, or there is no use in asking."""
-_FEWEST_FINITE = 4
+_POOR = 8
+"""A release that gets less than this part of what it was meant to get would be noise; it waits until there is more."""
+_FEWEST_FINITE = 2
 """So many releases lie in a horizon even when nothing moves: something may, later."""
 _FEWEST_WINDOW = 2
 _MOST_WINDOW = 0.7
@@ -56,7 +58,7 @@ class Auto(StreamStrategy):
     `exp(epsilon)`, whichever history it was. What is published is a function of noisy releases and of cries, so it
     costs nothing more.
 
-    What it does: it learns from releases how fast the data moves (`Drift`) and where it is heading (`Momentum`), keeps
+    What it does: it learns from releases how fast the data moves (`Drift`) and in what manner (`Motion`), keeps
     the best estimate of the data for every scale (`Estimate`), and looks for the interval between releases under which
     the error to expect is the least (`next_release`). Budget accrues with the time since the last release and is spent
     whole when one is due; data that stands still may get more than accrued. A silence is at most three times as long as
@@ -89,7 +91,7 @@ class Auto(StreamStrategy):
         if self.last is not None and self.time_point < self._due:
             return self._look(counts, self.last)
         epsilon = min(self._affordable(), left)
-        if not epsilon:
+        if not epsilon or epsilon * _POOR < self._wanted:
             return Verdict("cut_off")
         return Verdict("first" if self.last is None else "scheduled", epsilon)
 

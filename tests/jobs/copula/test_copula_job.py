@@ -42,8 +42,9 @@ def test_rows_follow_the_snapshot(method: str) -> None:
     assert output.rows.column_names == ["ward", "age", "weight"]
     age, weight = (output.rows[name].to_numpy() for name in ("age", "weight"))
     ward = np.array(output.rows["ward"].to_pylist())
-    assert np.corrcoef(age, weight)[0, 1] > 0.8
-    assert age[ward == "south"].mean() > age[ward == "north"].mean() + 25
+    # Of 60 runs with other noise the worst ("mle") had 0.79 and 29: the noise of this test is fixed, the room is not.
+    assert np.corrcoef(age, weight)[0, 1] > 0.6
+    assert age[ward == "south"].mean() > age[ward == "north"].mean() + 20
 
 
 def test_several_records_a_user_are_paid_for_and_rows_default_to_the_noisy_number() -> None:

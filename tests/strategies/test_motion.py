@@ -1,0 +1,109 @@
+"""The ways to move that `auto` knows, each on a coefficient that moves so."""
+
+import json
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+import streamdp.strategies.auto.motion as motion_module
+from streamdp.histograms.bands import Floats, bands_of
+from streamdp.strategies.auto.motion import Motion
+
+BANDS = bands_of((16,))
+NOISE = 4.0
+SPEED = np.full(BANDS.number, 25.0)
+GAP = 3
+
+
+def wandering(generator: np.random.Generator) -> Iterator[Floats]:
+    level = np.zeros(16)
+    while True:
+        level = level + 5 * np.sqrt(GAP) * generator.standard_normal(16)
+        yield level
+
+
+def returning(generator: np.random.Generator) -> Iterator[Floats]:
+    mean, around = 1_000 * generator.standard_normal(16), np.zeros(16)
+    while True:
+        around = 0.2 * around + 6 * generator.standard_normal(16)
+        yield mean + around
+
+
+def heading(generator: np.random.Generator) -> Iterator[Floats]:
+    level, velocity = np.zeros(16), 8 * generator.standard_normal(16)
+    while True:
+        level = level + velocity
+        yield level
+
+
+WAYS = {"wandering": wandering, "returning": returning, "heading": heading}
+
+
+def misses(way: str, seed: int = 1, releases: int = 60) -> float:
+    """The mean square of what was not foreseen, once there was something to learn from."""
+    generator = np.random.default_rng(seed)
+    motion, squares = Motion(BANDS), []
+    for number, truth in zip(range(releases), WAYS[way](generator), strict=False):
+        noisy = truth[motion.coarse] + 2 * generator.standard_normal(16)
+        if number == 0:
+            motion.begin(noisy, np.full(BANDS.number, NOISE), SPEED)
+            continue
+        if number > 10:
+            squares.append(np.mean((motion.foreseen(GAP) - truth[motion.coarse]) ** 2))
+        motion.correct(noisy, np.full(BANDS.number, NOISE), SPEED, GAP)
+    return float(np.mean(squares))
+
+
+@pytest.mark.parametrize(("way", "most"), [("wandering", 1.1), ("returning", 0.75), ("heading", 0.5)])
+def test_each_way_is_recognised(way: str, most: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Against a filter that knows wandering only."""
+    bank = misses(way)
+    monkeypatch.setattr(motion_module, "_BEFORE", (1.0, 1e-300, 1e-300))
+    assert bank < most * misses(way)
+
+
+def test_wandering_alone_is_the_filter_of_the_textbook(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(motion_module, "_BEFORE", (1.0, 1e-300, 1e-300))
+    motion, level, variance = Motion(BANDS), np.zeros(16), NOISE
+    motion.begin(level, np.full(BANDS.number, NOISE), SPEED)
+    for gap in (1, 4, 2):
+        noisy = np.arange(16.0) * gap
+        motion.correct(noisy, np.full(BANDS.number, NOISE), SPEED, gap)
+        variance += gap * 25.0
+        gain = variance / (variance + NOISE)
+        level, variance = level + gain * (noisy - level), (1 - gain) * variance
+        assert np.allclose(motion.foreseen(7), level, atol=1e-5)
+        assert np.allclose(motion.held(5), level, atol=1e-5)
+        assert np.allclose(motion.error(5), 0, atol=1e-9)
+        assert np.allclose(motion.slopes(), 0, atol=1e-9)
+
+
+def test_an_estimate_for_a_silence_lies_in_its_middle_and_says_how_far_its_ends_are() -> None:
+    motion = Motion(BANDS)
+    motion.begin(np.zeros(16), np.full(BANDS.number, NOISE), SPEED)
+    for number in range(1, 30):
+        motion.correct(np.full(16, 20.0 * number), np.full(BANDS.number, NOISE), SPEED, 2)
+    assert np.allclose(motion.foreseen(2), 600, atol=10)
+    assert np.allclose(motion.held(5), motion.foreseen(2), atol=3)
+    swing = (motion.foreseen(4) - motion.foreseen(0)) ** 2
+    assert (motion.error(5) > 0.9 * swing.min() / 12).all()
+    assert np.allclose(np.sqrt(motion.slopes()), 10, atol=2)
+
+
+def test_it_goes_on_to_the_bit_after_a_restart_and_leaves_fine_bands_alone() -> None:
+    bands = bands_of((64, 64))
+    generator = np.random.default_rng(3)
+    motion = Motion(bands)
+    noise, speeds = np.full(bands.number, NOISE), np.full(bands.number, 1.0)
+    assert motion.coarse.size <= 256
+    motion.begin(generator.normal(0, 50, motion.coarse.size), noise, speeds)
+    for gap in (1, 3, 5):
+        motion.correct(generator.normal(0, 50, motion.coarse.size), noise, speeds, gap)
+        again = Motion(bands)
+        again.resume(json.loads(json.dumps(motion.state())))
+        assert np.array_equal(again.held(4), motion.held(4))
+        assert np.array_equal(again.error(4), motion.error(4))
+        motion = again
+    fine = np.setdiff1d(np.arange(bands.number), bands.band_of(motion.coarse))
+    assert fine.size and not motion.error(4)[fine].any() and not motion.slopes()[fine].any()
