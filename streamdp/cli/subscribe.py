@@ -20,12 +20,14 @@ DESCRIPTION = """\
 Prints what a stream has released: first the latest full release of each histogram, then, with --follow, every time
 point as it closes: `release` with fresh noisy counts, or `repeat` when the last release still stands.
 
-Everything shown was released under the stream's guarantee, so anybody may see it. The bars are the counts, summed
-over neighbouring cells when there are many. --json prints one object a line, counts included."""
+Everything shown was released under the stream's guarantee, so anybody may see it. `total` is the number of records in
+the histogram, give or take what 95 of 100 such totals are off at most, or noise of a size that is not known. The bars
+are the counts, summed over neighbouring cells when there are many. --json prints one object a line, counts included,
+with `total` and, where known, the ends of its 95 % interval."""
 
 _BARS = "▁▂▃▄▅▆▇█"
 _WIDTH = 40
-_ROW = "{when:19}  {point:>7}  {histogram:20}  {kind:8}  {epsilon:>10}  {left:>10}  {shape}"
+_ROW = "{when:19}  {point:>7}  {histogram:20}  {kind:8}  {epsilon:>10}  {left:>10}  {total:>18}  {shape}"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -80,6 +82,7 @@ _TITLES = {
     "kind": "what",
     "epsilon": "epsilon",
     "left": "left",
+    "total": "total",
     "shape": "counts",
 }
 
@@ -88,7 +91,21 @@ def _fields(update: Update) -> dict[str, Any]:
     fields = {name: value for name, value in update.header.items() if name not in ("parts", "format")}
     if update.fresh and update.release is not None:
         fields["counts"] = update.release.to_numpy().tolist()
+    if update.release is not None:
+        total = update.release.range_count()
+        fields["total"] = {"count": total.value}
+        if total.interval is not None:
+            fields["total"] |= {"low": round(total.interval[0], 1), "high": round(total.interval[1], 1)}
     return fields
+
+
+def _total(update: Update) -> str:
+    if update.release is None:
+        return "-"
+    total = update.release.range_count()
+    if total.interval is None:
+        return f"{total.value:,} + noise"
+    return f"{total.value:,} ± {total.interval[1] - total.value:,.0f}"
 
 
 def _cells(update: Update) -> dict[str, str]:
@@ -104,6 +121,7 @@ def _cells(update: Update) -> dict[str, str]:
         "kind": update.kind,
         "epsilon": decimal_text(spent) if spent else "-",
         "left": decimal_text(as_fraction(header["epsilon_left"])) if "epsilon_left" in header else "-",
+        "total": _total(update),
         "shape": _bars(update) if update.fresh else header.get("reason", ""),
     }
 

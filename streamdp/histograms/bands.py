@@ -6,7 +6,7 @@ them: that is what makes filtering band by band worth while. It is public arithm
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from math import prod
 
@@ -148,6 +148,12 @@ class Bands:
             group = group * (int(nodes.max()) + 1) + nodes.reshape(along)
             coarse &= (axis.level_of <= level).reshape(along)
         return group.reshape(-1), coarse.reshape(-1)
+
+    def blocks(self, levels: Sequence[int]) -> Iterator[Selection]:
+        """The same blocks, one after the other: of each axis, the cells in it."""
+        nodes = [axis.nodes(level) for axis, level in zip(self._axes, levels, strict=True)]
+        for place in np.ndindex(*(int(along.max()) + 1 for along in nodes)):
+            yield [np.flatnonzero(along == node) for along, node in zip(nodes, place, strict=True)]
 
     def coarseness(self, levels: Sequence[int]) -> tuple[int, float]:
         """How many such blocks there are, and what part of the squared length of a random range is theirs."""

@@ -170,6 +170,11 @@ def test_a_demo_tells_the_truth_and_leaves_a_stream_that_can_be_looked_at(tmp_pa
     assert len(fresh) == releases
     assert int(rows[-1][-2].replace(",", "")) == np.array(fresh[-1]["counts"])[2, 1]
     assert fresh[0]["histogram"] == HISTOGRAM
+    total = fresh[-1]["total"]
+    assert total["count"] == np.sum(fresh[-1]["counts"])
+    assert total["low"] < total["count"] < total["high"]
+    table = streamdp("subscribe", folder / "outbreak.toml").communicate(timeout=30)[0]
+    assert f"{total['count']:,} ± {total['high'] - total['count']:,.0f} " in table
 
 
 def _counted_by_point(folder):

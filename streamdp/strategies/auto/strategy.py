@@ -35,7 +35,7 @@ _WATCHED = 5
 _SHORTEST_SPAN = 8
 _USEFUL = 8
 """After a cry comes a release of at least this part of the first one, or there is no use in asking."""
-_POOR = 8
+_POOR = 16
 """A release that gets less than this part of what it was meant to get would be noise; it waits until there is more."""
 _FEWEST_FINITE = 2
 """So many releases lie in a horizon even when nothing moves: something may, later."""

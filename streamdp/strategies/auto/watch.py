@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from fractions import Fraction
 from math import log, pi, prod, sqrt
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from streamdp.histograms import Counts
 from streamdp.histograms.bands import Bands, Floats
@@ -18,7 +17,8 @@ from streamdp.strategies.statistic import L1Distance
 
 SHARE = Fraction(1, 50)
 """What one watch costs, of epsilon."""
-_GROUPS = 16
+_GROUPS = 32
+"""At most; fewer where axes cannot be halved."""
 _FALSE = 0.05
 """The chance, about, that a watch cries for nothing while a span passes."""
 _FORESEEN = 2.0
@@ -28,7 +28,7 @@ _VISIBLE = 0.25
 
 
 class Watch:
-    """A sparse vector over the distance of the data from what is published, in about 16 public groups of cells.
+    """A sparse vector over the distance of the data from what is published, in some public groups of cells.
 
     Guarantee: one watch is a `SparseVector(epsilon, m, 1)`: all its answers, however many until it cries, cost
     `epsilon`. Groups are disjoint and what is published is public, so the distance has sensitivity `m`; thresholds are
@@ -40,9 +40,9 @@ class Watch:
         self.ended = 0
         """The point at which the last one cried; 0 when none has."""
         self._sensitivity = sensitivity
-        parts = _parts(bands.shape)
-        self._distance = L1Distance(prod(bands.shape), _group_of_cells(bands.shape, parts))
-        self._energy: Floats = np.array([bands.energy_of(group) for group in _groups(bands.shape, parts)])
+        levels = _levels(bands)
+        self._distance = L1Distance(prod(bands.shape), bands.groups(levels)[0])
+        self._energy: Floats = np.array([bands.energy_of(block) for block in bands.blocks(levels)])
         of_threshold, of_query = noise_scales(epsilon, sensitivity, 1, False)
         self._margin = float(of_query) * log(span / _FALSE) + float(of_threshold) * log(1 / _FALSE)
         self._sparse_vector: SparseVector | None = None
@@ -83,31 +83,16 @@ class Watch:
             self._sparse_vector = SparseVector.from_state(state["sparse_vector"], source)
 
 
-def _parts(shape: tuple[int, ...]) -> list[int]:
-    """Into how many parts to cut each axis: the one with the longest parts is halved until there are enough groups."""
-    parts = [1] * len(shape)
-    while prod(parts) < _GROUPS:
-        lengths = [size / part if size >= 2 * part else 0.0 for size, part in zip(shape, parts, strict=True)]
+def _levels(bands: Bands) -> list[int]:
+    """How deep to cut each axis: the one with the longest blocks once more, as long as there are not too many."""
+    levels = [0] * len(bands.shape)
+    while True:
+        lengths = [
+            size / 2**level if level + 1 < most else 0.0
+            for size, level, most in zip(bands.shape, levels, bands.levels, strict=True)
+        ]
         longest = int(np.argmax(lengths))
-        if not lengths[longest]:
-            break
-        parts[longest] *= 2
-    return parts
-
-
-def _edges(size: int, parts: int) -> npt.NDArray[np.int64]:
-    edges: npt.NDArray[np.int64] = np.arange(parts + 1) * size // parts
-    return edges
-
-
-def _groups(shape: tuple[int, ...], parts: list[int]) -> Iterator[list[slice]]:
-    edges = [_edges(size, number) for size, number in zip(shape, parts, strict=True)]
-    for place in np.ndindex(*parts):
-        yield [slice(int(along[i]), int(along[i + 1])) for along, i in zip(edges, place, strict=True)]
-
-
-def _group_of_cells(shape: tuple[int, ...], parts: list[int]) -> npt.NDArray[np.int64]:
-    groups = np.empty(shape, np.int64)
-    for number, group in enumerate(_groups(shape, parts)):
-        groups[tuple(group)] = number
-    return groups.reshape(-1)
+        deeper = [level + (axis == longest) for axis, level in enumerate(levels)]
+        if not lengths[longest] or bands.coarseness(deeper)[0] > _GROUPS:
+            return levels
+        levels = deeper
