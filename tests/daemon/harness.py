@@ -51,7 +51,7 @@ skew = "1h"
 {expiry}
 
 [privacy]
-epsilon = "1"
+epsilon = "{epsilon}"
 {guarantee}
 
 [[histogram]]
@@ -88,6 +88,7 @@ class Stream:
 
     directory: Path
     length: str = "100ms"
+    epsilon: str = "1"
     guarantee: str = "window = 20"
     strategy: str = "dsat_w"
     parameters: str = "releases = 5\nthreshold = 20"
@@ -107,6 +108,7 @@ class Stream:
             name=self.name,
             transport=self.transport_text(),
             length=self.length,
+            epsilon=self.epsilon,
             guarantee=self.guarantee,
             strategy=self.strategy,
             parameters=self.parameters,
@@ -277,17 +279,21 @@ class Stream:
         with JournalReader.open(self.config.journal_path) as journal:
             ledger = journal.read_ledger(whole=True)  # raises when any window or horizon is overspent
             published = journal.last_time_point - len({m.time_point for m in journal.unpublished()})
-        told = Counter(
-            (m.header["time_point"], m.header["histogram"], Fraction(epsilon), purpose)
-            for m in map(messages.decode, self.outputs())
-            for epsilon, purpose in m.header.get("charges", [])
-        )
+        told = self.told_charges()
         booked = Counter(
             (entry.time_point, entry.owner, entry.epsilon, entry.purpose)
             for entry in ledger.entries
             if entry.time_point <= published
         )
         assert told == booked
+
+    def told_charges(self) -> Counter[tuple[int, str, Fraction, str]]:
+        """Time point, histogram, epsilon and purpose, as published."""
+        return Counter(
+            (m.header["time_point"], m.header["histogram"], Fraction(epsilon), purpose)
+            for m in map(messages.decode, self.outputs())
+            for epsilon, purpose in m.header.get("charges", [])
+        )
 
     def check_population(self) -> None:
         """What recovery rebuilds equals a count of the input by other means."""

@@ -68,6 +68,16 @@ def test_auto_killed_at_a_named_step(tmp_path, step, guarantee):
     killed_twice_at(Stream(tmp_path, strategy="auto", parameters="", guarantee=guarantee), step)
 
 
+@pytest.mark.parametrize("step", ["commit.before", "journal.commit.written", "publish.before:3"])
+def test_auto_killed_while_it_watches(tmp_path, step):
+    """So large an epsilon that a few hundred users are enough to be watched, once they rest."""
+    stream = Stream(tmp_path, strategy="auto", parameters="", epsilon="400", guarantee="window = 100")
+    stream.feed(400)
+    stream.run_until(points=40)
+    assert "decisions" in {purpose for *_, purpose in stream.told_charges()}
+    killed_twice_at(stream, step)
+
+
 def campaign(stream: Stream, kills: int, seed: int, longest: float = 2.0) -> None:
     randomness = random.Random(seed)
     stream.feed(200)
