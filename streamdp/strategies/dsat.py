@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Unpack
 
-from streamdp.histograms import Counts
 from streamdp.privacy.exact import as_fraction
-from streamdp.strategies.base import Common, Rational, StreamStrategy, Verdict, at_least, horizon_of
+from streamdp.strategies.base import Common, Rational, at_least, horizon_of
 from streamdp.strategies.controller import Controller, Variant, starting_threshold
-from streamdp.strategies.sampling import DistanceSampling, FiniteHorizonPlan, SamplingPlan
+from streamdp.strategies.sampling import DistanceSampling, FiniteHorizonPlan, SampledStrategy, SamplingPlan
 from streamdp.strategies.statistic import Groups, L1Distance
 
 
@@ -100,7 +99,7 @@ def common_part(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in settings.items() if name not in ADAPTIVE_NAMES}
 
 
-class Dsat(StreamStrategy):
+class Dsat(SampledStrategy):
     """DSFT with a moving threshold: `releases` releases spread over the horizon without knowing the data beforehand.
 
     Guarantee: as DSFT, `epsilon` over the horizon: the controller sees only time and which points were releases,
@@ -133,12 +132,3 @@ class Dsat(StreamStrategy):
         )
         self.controller = parts.controller
         self._sampling = parts.sampling(self.plan)
-
-    def _decide(self, counts: Counts) -> Verdict:
-        return self._sampling.decide(self.time_point, counts, self.last, self._source)
-
-    def _progress(self) -> dict[str, Any]:
-        return self._sampling.state()
-
-    def _resume(self, state: Mapping[str, Any]) -> None:
-        self._sampling.resume(state, self._source)

@@ -7,12 +7,11 @@ from fractions import Fraction
 from typing import Any, Unpack
 
 from streamdp.errors import ConfigurationError
-from streamdp.histograms import Counts
 from streamdp.privacy.noise import NoiseSource
 from streamdp.privacy.sparse_vector import SparseVector
-from streamdp.strategies.base import Charge, Rational, Reason, StreamStrategy, Verdict, window_of
+from streamdp.strategies.base import Charge, Rational, Reason, window_of
 from streamdp.strategies.dsat import Adaptive, AdaptiveParts, common_part
-from streamdp.strategies.sampling import split
+from streamdp.strategies.sampling import SampledStrategy, split
 from streamdp.strategies.statistic import Groups
 
 
@@ -82,7 +81,7 @@ class WindowPlan:
         return sum(point > time_point - self._window for point in self._recent)
 
 
-class DsatW(StreamStrategy):
+class DsatW(SampledStrategy):
     """DSAT for ever: at most `releases` releases in any window, decided by distance against an adaptive threshold.
 
     Guarantee: w-event, `epsilon` in every window (`WindowPlan` has the argument). Sensitivity `m`. Seed 001,
@@ -115,12 +114,3 @@ class DsatW(StreamStrategy):
         )
         self.controller = parts.controller
         self._sampling = parts.sampling(self.plan)
-
-    def _decide(self, counts: Counts) -> Verdict:
-        return self._sampling.decide(self.time_point, counts, self.last, self._source)
-
-    def _progress(self) -> dict[str, Any]:
-        return self._sampling.state()
-
-    def _resume(self, state: Mapping[str, Any]) -> None:
-        self._sampling.resume(state, self._source)

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from math import ceil
-from typing import Any, Unpack
+from typing import Unpack
 
-from streamdp.histograms import Counts
 from streamdp.privacy.exact import as_fraction
-from streamdp.strategies.base import Common, Rational, StreamStrategy, Verdict, at_least, horizon_of
+from streamdp.strategies.base import Common, Rational, at_least, horizon_of
 from streamdp.strategies.controller import starting_threshold
-from streamdp.strategies.sampling import DistanceSampling, FiniteHorizonPlan
+from streamdp.strategies.sampling import DistanceSampling, FiniteHorizonPlan, SampledStrategy
 from streamdp.strategies.statistic import Groups, L1Distance
 
 
-class Dsft(StreamStrategy):
+class Dsft(SampledStrategy):
     """Release when the histogram has moved far enough from the last released one.
 
     Guarantee: `epsilon` over the horizon: `e1` for all decisions, `e2` for at most `releases` releases
@@ -51,12 +49,3 @@ class Dsft(StreamStrategy):
             sensitivity=self.sensitivity,
         )
         self._sampling = DistanceSampling(self.plan, distance, fixed)
-
-    def _decide(self, counts: Counts) -> Verdict:
-        return self._sampling.decide(self.time_point, counts, self.last, self._source)
-
-    def _progress(self) -> dict[str, Any]:
-        return self._sampling.state()
-
-    def _resume(self, state: Mapping[str, Any]) -> None:
-        self._sampling.resume(state, self._source)

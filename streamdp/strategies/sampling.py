@@ -12,7 +12,7 @@ from streamdp.histograms import Counts
 from streamdp.privacy.exact import as_fraction
 from streamdp.privacy.noise import NoiseSource
 from streamdp.privacy.sparse_vector import SparseVector
-from streamdp.strategies.base import Charge, Rational, Reason, Verdict
+from streamdp.strategies.base import Charge, Rational, Reason, StreamStrategy, Verdict
 from streamdp.strategies.controller import Controller
 from streamdp.strategies.statistic import L1Distance
 
@@ -92,6 +92,21 @@ class DistanceSampling:
         self.plan.resume(state["plan"], source)
         if isinstance(self.threshold, Controller):
             self.threshold.resume(state["controller"])
+
+
+class SampledStrategy(StreamStrategy):
+    """A strategy whose every decision is that of a `DistanceSampling`."""
+
+    _sampling: DistanceSampling
+
+    def _decide(self, counts: Counts) -> Verdict:
+        return self._sampling.decide(self.time_point, counts, self.last, self._source)
+
+    def _progress(self) -> dict[str, Any]:
+        return self._sampling.state()
+
+    def _resume(self, state: Mapping[str, Any]) -> None:
+        self._sampling.resume(state, self._source)
 
 
 def split(epsilon: Fraction, decision_ratio: Rational) -> tuple[Fraction, Fraction]:

@@ -8,46 +8,14 @@ from typing import get_args
 
 import numpy as np
 import pytest
+from job_snapshots import DOMAIN, halves
 
 from streamdp import result_messages
-from streamdp.domain import Attribute, Domain
 from streamdp.jobs import worker
 from streamdp.jobs.catalogue import KINDS, describe
 from streamdp.jobs.kind import bounds_of, middles
 from streamdp.jobs.kinds.kmeans import KMeansParameters
 from streamdp.jobs.kmeans import METHODS
-from streamdp.population import Population, write_snapshot
-
-DOMAIN = Domain(
-    [
-        Attribute.categorical("ward", ["north", "south"]),
-        Attribute.integer("age", 0, 99, bins=10),
-        Attribute.real("weight", 0, 200, bins=40),
-    ]
-)
-
-
-def snapshot(directory, users: int, records_per_user: int = 1):
-    """Half of the users in bin 2 of age and 8 of weight, half in 7 and 30."""
-    population = Population(
-        DOMAIN, [], record_ids=records_per_user > 1, records_per_user=records_per_user, expire_after=None,
-        tombstone_points=10,
-    )  # fmt: skip
-    number = np.arange(users, dtype=np.uint64)
-    keys = np.stack([number, number * 7919], axis=1)
-    half = (number % 2).astype(np.int64)
-    population.apply(
-        user=keys,
-        record=keys if records_per_user > 1 else None,
-        ts=np.full(users, 1_000),
-        delete=np.zeros(users, dtype=bool),
-        codes=[half, 2 + 5 * half, 8 + 22 * half],
-        partition=0,
-        offsets=np.arange(users),
-        time_point=1,
-    )
-    population.close(1)
-    return write_snapshot(population, directory, 1)
 
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=list(KINDS))
@@ -69,7 +37,7 @@ def test_bounds_and_middles_come_from_the_public_domain():
 
 
 def test_kmeans_finds_the_clusters_of_a_snapshot(tmp_path):
-    blob = worker.run("kmeans", Fraction(5), {"n_clusters": 2}, snapshot(tmp_path, 2_000))
+    blob = worker.run("kmeans", Fraction(5), {"n_clusters": 2}, halves(tmp_path, 2_000))
     text, rows = result_messages.unpack(blob)
     result = json.loads(text)
     assert rows == []
@@ -86,12 +54,12 @@ def test_a_user_with_several_records_is_protected_at_the_same_epsilon(tmp_path, 
     seen = []
     fit = worker.KINDS["kmeans"].run.__globals__["KMeans"].fit
     monkeypatch.setattr("streamdp.jobs.kmeans.KMeans.fit", lambda self, X: seen.append(self.epsilon) or fit(self, X))
-    blob = worker.run("kmeans", Fraction(1), {"n_clusters": 2}, snapshot(tmp_path, 100, records_per_user=4))
+    blob = worker.run("kmeans", Fraction(1), {"n_clusters": 2}, halves(tmp_path, 100, records_per_user=4))
     assert seen == [Fraction(1, 4)]
     assert json.loads(result_messages.unpack(blob)[0])["epsilon_spent"] == "1/1"
 
 
 @pytest.mark.parametrize("users", [0, 1])
 def test_an_empty_snapshot_has_a_result_too(tmp_path, users):
-    blob = worker.run("kmeans", Fraction(1), {"n_clusters": 3, "attributes": ["age"]}, snapshot(tmp_path, users))
+    blob = worker.run("kmeans", Fraction(1), {"n_clusters": 3, "attributes": ["age"]}, halves(tmp_path, users))
     assert len(json.loads(result_messages.unpack(blob)[0])["cluster_centers"]) == 3

@@ -7,21 +7,14 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from job_snapshots import DOMAIN, halves, user_keys
 
 from streamdp import result_messages
-from streamdp.domain import Attribute, Domain
 from streamdp.jobs import ParameterError, worker
 from streamdp.jobs.catalogue import KINDS, checked
-from streamdp.population import Population, Snapshot, relevel, write_snapshot
+from streamdp.population import Snapshot, relevel
 from streamdp.population.levels import LevelTable
 
-DOMAIN = Domain(
-    [
-        Attribute.categorical("ward", ["north", "south"]),
-        Attribute.integer("age", 0, 99, bins=10),
-        Attribute.real("weight", 0, 200, bins=40),
-    ]
-)
 KIND = KINDS["personalized"]
 AMOUNTS = (Fraction(1, 2), Fraction(2), Fraction(8))
 TARGETS = {
@@ -36,26 +29,9 @@ TARGETS = {
 
 
 def snapshot(directory, users: int = 3_000, records_per_user: int = 1):
-    """Half of the users in the north, young and light, half in the south; every third at each level."""
-    population = Population(
-        DOMAIN, [], record_ids=records_per_user > 1, records_per_user=records_per_user, tombstone_points=10
-    )
-    number = np.arange(users, dtype=np.uint64)
-    keys = np.stack([number, number * 7919], axis=1)
-    half = (number % 2).astype(np.int64)
-    population.apply(
-        user=keys,
-        record=keys if records_per_user > 1 else None,
-        ts=np.full(users, 1_000),
-        delete=np.zeros(users, dtype=bool),
-        codes=[half, 2 + 5 * half, 8 + 22 * half],
-        partition=0,
-        offsets=np.arange(users),
-        time_point=1,
-    )
-    population.close(1)
-    levels = LevelTable.of_entries(keys, number.astype(np.int64) % 3)
-    return write_snapshot(population, directory, 1, levels=levels, level_count=3, with_users=True)
+    """Every third user at each level."""
+    levels = LevelTable.of_entries(user_keys(users), np.arange(users) % 3)
+    return halves(directory, users, records_per_user, levels=levels, level_count=3, with_users=True)
 
 
 def result(path, target: str, amounts=AMOUNTS, **params):
