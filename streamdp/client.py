@@ -117,6 +117,11 @@ class Release:
         published = self.header.get("variance")
         return None if published is None else Variance.from_json(self.view.shape, published)
 
+    def at(self, time_point: int) -> Release:
+        """As it stands at a time point, which may be its own."""
+        age = max(0, time_point - self.time_point)
+        return self if age == self.age else replace(self, age=age)
+
     def range_count(self, **ranges: Selector) -> RangeCount:
         """The number of records in a range, and how far off it may be: `range_count(age=(20, 29), sex="f")`."""
         drift_included = self.variance is not None and self.variance.drift is not None
@@ -186,7 +191,7 @@ def latest(transport: Transport, prefix: str) -> dict[str, Release]:
             newest[histogram] = Release(whole.header, whole.counts)
     head = _head(transport, prefix)
     now = 0 if head is None else int(head["time_point"])
-    return {name: _at(release, now) for name, release in newest.items()}
+    return {name: release.at(now) for name, release in newest.items()}
 
 
 def subscribe(
@@ -235,7 +240,7 @@ def subscribe(
             del parts[release_id]
             header, held[name] = whole.header, Release(whole.header, whole.counts)
         elif name in held:
-            held[name] = _at(held[name], int(header["time_point"]))
+            held[name] = held[name].at(int(header["time_point"]))
         if shown:
             yield Update(message.kind, header, held.get(name))
 
@@ -250,12 +255,6 @@ def _head(transport: Transport, prefix: str) -> dict[str, Any] | None:
     """What the stream says of its last closed point, if anything."""
     newest = tail(transport, Topics.of(prefix).head, 1)
     return messages.decode(newest[0].value or b"").header if newest else None
-
-
-def _at(release: Release, time_point: int) -> Release:
-    """The release as it stands at a time point, which may be its own."""
-    age = max(0, time_point - release.time_point)
-    return release if age == release.age else replace(release, age=age)
 
 
 def _read(

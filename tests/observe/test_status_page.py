@@ -215,10 +215,13 @@ def test_a_horizon_burns_down_to_its_end_and_text_from_outside_stays_text(tmp_pa
     board = Board(about, [view])
     header = {"release_id": "x", "histogram": "wards", "time_point": 1, "closed": 0, "epsilon": "1/2"}
     header |= {"noise_scale": None, "method": "laplace", "view": view.describe()}
+    # Ten points later the total, whose indicator lies in the coarser band alone, has a variance of 2 * (8 + 9 * 10.4).
+    header["variance"] = {"noise": [8.0, 3.0], "drift": [10.4, 1.0]}
     board.hold(Release(header, np.array([-3, 9])))
     for point in range(1, 11):
         told = {"kind": "repeat", "histogram": "wards", "time_point": point, "closed": 1_000 * point, "reason": "below"}
         board.take(messages.decode(messages.encode({**told, "threshold": "5/1", "epsilon_left": "1/4"})))
+    board.take(messages.decode(messages.encode({"kind": "head", "time_point": 10, "closed": 10_000, "ended": False})))
     board.set_budget(
         {"histograms": [{"name": "wards", "reserved": 0.5, "spent": 0.25}], "jobs": {"limit": 0, "spent": 0, "left": 0}}
     )
@@ -237,6 +240,8 @@ def test_a_horizon_burns_down_to_its_end_and_text_from_outside_stays_text(tmp_pa
         assert below_zero[0] > below_zero[1]
         assert browser.evaluate("document.querySelectorAll('img, main i:not(.mark), main script').length") == 0
         assert browser.evaluate("document.getElementById('stream').textContent") == "<i>s</i>"
+        # 1.96 standard errors.
+        assert " · 6 ± 28 records in 2 cells" in browser.evaluate("document.querySelector('.facts').textContent")
         assert "<img" in browser.evaluate("document.querySelector('.job').textContent")
         assert browser.complaints == []
     finally:

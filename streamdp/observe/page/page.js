@@ -113,8 +113,9 @@ class Histogram {
   tellAge() {
     const release = this.about?.release;
     if (!release) return;
+    const off = release.total_off === null ? "" : ` ± ${show(Math.round(release.total_off))}`;
     this.facts.textContent = `Released at time point ${release.time_point}, ${clock(release.closed)} (${ago(release.closed)})`
-      + ` · ${show(release.total)} records in ${show(release.cells)} cells · cost epsilon ${show(release.epsilon, 3)}`
+      + ` · ${show(release.total)}${off} records in ${show(release.cells)} cells · cost epsilon ${show(release.epsilon, 3)}`
       + (release.noise_scale === null ? "" : ` · noise of scale ${show(release.noise_scale, 3)} in each count`);
   }
 
