@@ -21,9 +21,9 @@ Prints what a stream has released: first the latest full release of each histogr
 point as it closes: `release` with fresh noisy counts, or `repeat` when the last release still stands.
 
 Everything shown was released under the stream's guarantee, so anybody may see it. `total` is the number of records in
-the histogram, give or take what 95 of 100 such totals are off at most, or noise of a size that is not known. The bars
-are the counts, summed over neighbouring cells when there are many. --json prints one object a line, counts included,
-with `total` and, where known, the ends of its 95 % interval."""
+the histogram; 95 of 100 such totals are off by no more than what follows the ± ("+ noise" where nothing is known of
+that). The bars are the counts, summed over neighbouring cells when there are many. --json prints one object a line,
+counts included, with `total` and, where known, the ends of its 95 % interval."""
 
 _BARS = "▁▂▃▄▅▆▇█"
 _WIDTH = 40

@@ -155,25 +155,25 @@ class Board:
             }
 
     def _describe(self, histogram: _Histogram) -> dict[str, Any]:
-        release = histogram.release
-        total = None if release is None else release.at(int(self._last["time_point"])).range_count()
         return {
             "name": histogram.view.name,
             "attributes": list(histogram.view.attributes),
             "points": list(histogram.points),
-            "release": None
-            if release is None or total is None
-            else {
-                "release_id": release.release_id,
-                "time_point": release.time_point,
-                "closed": release.closed,
-                "epsilon": float(release.epsilon),
-                "noise_scale": None if release.noise_scale is None else float(release.noise_scale),
-                "method": release.header["method"],
-                "total": total.value,
-                "total_off": None if total.interval is None else total.interval[1] - total.value,
-                "cells": int(release.counts.size),
-            },
+            "release": None if histogram.release is None else self._describe_release(histogram.release),
+        }
+
+    def _describe_release(self, release: Release) -> dict[str, Any]:
+        total = release.at(int(self._last["time_point"])).range_count()
+        return {
+            "release_id": release.release_id,
+            "time_point": release.time_point,
+            "closed": release.closed,
+            "epsilon": float(release.epsilon),
+            "noise_scale": None if release.noise_scale is None else float(release.noise_scale),
+            "method": release.header["method"],
+            "total": total.value,
+            "total_off": None if total.interval is None else total.interval[1] - total.value,
+            "cells": int(release.counts.size),
         }
 
     def drawing(self, name: str, wanted: Sequence[str]) -> dict[str, Any] | None:
