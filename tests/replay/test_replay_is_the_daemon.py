@@ -42,7 +42,7 @@ def configured(directory, length, guarantee, strategy, parameters, encoding):
     transport = f'[output]\nformat = "{encoding}"\n[input]\ntopics = ["visits", "more"]\n[input.log]\npath = "log"'
     settings = {"guarantee": guarantee, "strategy": strategy, "parameters": parameters, "expiry": "expire_after = 8"}
     path = directory / "clinic.toml"
-    path.write_text(CONFIG.format(name="clinic", length=length, transport=transport, **settings))
+    path.write_text(CONFIG.format(name="clinic", epsilon="1", length=length, transport=transport, **settings))
     return path
 
 
