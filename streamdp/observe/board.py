@@ -61,6 +61,9 @@ class Board:
                     return self._take_point(message)
                 case "head":
                     self._last = {name: message.header[name] for name in ("time_point", "closed", "ended")}
+                    for histogram in self._histograms.values():
+                        if histogram.release is not None:
+                            histogram.release = histogram.release.at(int(self._last["time_point"]))
                 case "result":
                     self._take_result(message.header)
             return None
@@ -154,26 +157,13 @@ class Board:
                 "jobs": list(reversed(self._jobs.values())),
             }
 
-    def _describe(self, histogram: _Histogram) -> dict[str, Any]:
+    @staticmethod
+    def _describe(histogram: _Histogram) -> dict[str, Any]:
         return {
             "name": histogram.view.name,
             "attributes": list(histogram.view.attributes),
             "points": list(histogram.points),
-            "release": None if histogram.release is None else self._describe_release(histogram.release),
-        }
-
-    def _describe_release(self, release: Release) -> dict[str, Any]:
-        total = release.at(int(self._last["time_point"])).range_count()
-        return {
-            "release_id": release.release_id,
-            "time_point": release.time_point,
-            "closed": release.closed,
-            "epsilon": float(release.epsilon),
-            "noise_scale": None if release.noise_scale is None else float(release.noise_scale),
-            "method": release.header["method"],
-            "total": total.value,
-            "total_off": None if total.interval is None else total.interval[1] - total.value,
-            "cells": int(release.counts.size),
+            "release": None if histogram.release is None else _describe_release(histogram.release),
         }
 
     def drawing(self, name: str, wanted: Sequence[str]) -> dict[str, Any] | None:
@@ -199,6 +189,21 @@ class Board:
             "axes": [{"name": axis.name, "labels": axis.labels, "edges": axis.edges} for axis in axes],
             "counts": sums.reshape(-1).tolist(),
         }
+
+
+def _describe_release(release: Release) -> dict[str, Any]:
+    total = release.range_count()
+    return {
+        "release_id": release.release_id,
+        "time_point": release.time_point,
+        "closed": release.closed,
+        "epsilon": float(release.epsilon),
+        "noise_scale": None if release.noise_scale is None else float(release.noise_scale),
+        "method": release.header["method"],
+        "total": total.value,
+        "total_off": None if total.interval is None else total.interval[1] - total.value,
+        "cells": int(release.counts.size),
+    }
 
 
 @dataclass
