@@ -90,9 +90,8 @@ class Estimate:
         return coefficients
 
     def publish(self, coefficients: Floats, silence: int) -> Counts:
-        """What subscribers should hold for the next `silence` points."""
+        """What subscribers should hold for the next `silence` points. Writes to `coefficients`."""
         self._silence = silence
-        coefficients = coefficients.copy()
         coefficients[self.motion.coarse] = self.motion.held(silence)
         return integer_sums(self._bands.inverse(coefficients))
 
