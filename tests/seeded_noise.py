@@ -29,13 +29,13 @@ def _random_bytes(self: SystemSource, count: int) -> bytes:
 SystemSource.random_bytes = _random_bytes  # type: ignore[method-assign]
 
 
-def _seeded_by(name: str) -> InsecureSeededSource:
+def seeded_by(name: str) -> InsecureSeededSource:
     return InsecureSeededSource(int.from_bytes(hashlib.sha256(name.encode()).digest()[:16], "big"))
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    _Now.source = None if item.get_closest_marker("system_noise") else _seeded_by(item.nodeid)
+    _Now.source = None if item.get_closest_marker("system_noise") else seeded_by(item.nodeid)
     return (yield)
 
 
@@ -44,7 +44,7 @@ def pytest_fixture_setup(fixturedef: pytest.FixtureDef[Any]) -> Iterator[None]:
     """A fixture that tests share draws the same, whichever of them comes first."""
     if fixturedef.scope == "function":
         return (yield)
-    before, _Now.source = _Now.source, _seeded_by(f"{fixturedef.baseid} {fixturedef.argname}")
+    before, _Now.source = _Now.source, seeded_by(f"{fixturedef.baseid} {fixturedef.argname}")
     try:
         return (yield)
     finally:

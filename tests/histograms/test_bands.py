@@ -62,6 +62,9 @@ def test_sums_of_groups_tell_the_coarse_coefficients_and_no_others(shape: tuple[
     number, part = bands.coarseness(levels)
     assert number == group.max() + 1 == coarse.sum()
     assert set(group) == set(range(number))
+    for place, block in enumerate(bands.blocks(levels)):
+        assert (group.reshape(shape)[np.ix_(*block)] == place).all()
+        assert np.prod([len(cells) for cells in block]) == (group == place).sum()
     alike = np.random.default_rng(1).normal(size=number)[group]
     assert bands.forward(alike)[~coarse] == pytest.approx(0, abs=1e-9)
     without = np.random.default_rng(2).normal(size=group.size)
