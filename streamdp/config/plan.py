@@ -87,7 +87,7 @@ def plan(config: StreamConfig) -> StreamPlan:
 def _histogram_plan(config: StreamConfig, histogram: HistogramSection, view: View) -> HistogramPlan:
     epsilon = config.epsilon * config.share(histogram)
     span = config.horizon or config.window or 0
-    decisions, releases, largest, smallest = _budget(histogram, epsilon, span, config.window is not None)
+    decisions, releases, largest, smallest = _budget(histogram, epsilon, span, config.window is not None, view)
     range_cells = (view.cells + 1) // 2
 
     of_cells = cell_share(view.shape) if histogram.strategy == "auto" else 1
@@ -112,13 +112,13 @@ def _histogram_plan(config: StreamConfig, histogram: HistogramSection, view: Vie
 
 
 def _budget(
-    histogram: HistogramSection, epsilon: Fraction, span: int, returns: bool
+    histogram: HistogramSection, epsilon: Fraction, span: int, returns: bool, view: View
 ) -> tuple[Fraction, int, Fraction, Fraction]:
     """For decisions; the most releases; the most and the least that one of them gets."""
     match histogram.strategy:
         case "auto":
-            largest, smallest = largest_share(epsilon, span, returns), busy_share(epsilon, span, returns)
-            return Fraction(0), span, largest, smallest
+            smallest = busy_share(epsilon, span, returns, view.shape)
+            return Fraction(0), span, largest_share(epsilon, span, returns), smallest
         case "baseline":
             return Fraction(0), span, epsilon / span, epsilon / span
         case "fixed":

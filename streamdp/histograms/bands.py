@@ -163,6 +163,19 @@ class Bands:
             part *= float(energy[: level + 1].sum() / energy.sum())
         return groups, part
 
+    def shares(self, steps: Sequence[npt.NDArray[np.intp]], number: int) -> Floats:
+        """Of the coefficients of each band, what part belongs to each of so many steps (columns).
+
+        `steps` has, for every axis, a step for every level; a coefficient belongs to the least of those of its levels.
+        """
+        least = np.full(self.shape, number - 1, np.intp)
+        for place, (axis, step_of) in enumerate(zip(self._axes, steps, strict=True)):
+            along = [-1 if other == place else 1 for other in range(len(self.shape))]
+            np.minimum(least, step_of[axis.level_of].reshape(along), out=least)
+        counted = np.bincount(self._band * number + least.reshape(-1), minlength=self.number * number)
+        shares: Floats = counted.reshape(self.number, number) / self.sizes[:, None]
+        return shares
+
     def spread(self, of_band: Floats) -> Floats:
         """One number a band, as one number a coefficient."""
         return of_band[self._band]

@@ -12,7 +12,8 @@ import streamdp.strategies.auto.motion as motion_module
 from streamdp.errors import ConfigurationError
 from streamdp.privacy.noise import InsecureSeededSource, discrete_laplace
 from streamdp.strategies import Auto, Decision, make_strategy, restore_strategy
-from streamdp.strategies.auto import first_share
+from streamdp.strategies.auto import first_share, largest_share
+from streamdp.strategies.auto.scales import range_noise
 
 CELLS = 64
 SPANS: list[dict[str, int]] = [{"horizon": 60}, {"window": 20}]
@@ -95,16 +96,24 @@ def test_a_horizon_is_spent_to_the_last_bit() -> None:
     decisions = [strategy.step(counts) for counts in moving(0.01, 60)]
     assert sum((charge.epsilon for decision in decisions for charge in decision.charges), Fraction(0)) == 1
     assert decisions[0].reason == "first"
-    assert decisions[0].epsilon == first_share(Fraction(1), 60, returns=False)
+    assert decisions[0].epsilon == first_share(Fraction(1), 60, False, (CELLS,))
     assert any(decision.fresh for decision in decisions[1:4])
     assert decisions[-1].reason == "final"
 
 
-def test_the_first_share_is_larger_where_fewer_releases_pay() -> None:
-    small, middle, large = (first_share(Fraction(e), 400, returns=False) / Fraction(e) for e in ("1/100", "1", "5"))
-    assert float(middle) == float(large) == pytest.approx(1.5 / 20, abs=1e-5)
-    assert float(small) == pytest.approx(2 * 1.5 / 20, abs=1e-5)
-    assert first_share(Fraction(1, 100), 400, returns=True) * 100 == first_share(Fraction(1), 400, returns=True)
+@pytest.mark.parametrize("returns", [False, True])
+def test_the_first_share_is_larger_where_fewer_releases_pay(returns: bool) -> None:
+    def share(epsilon: str, shape: tuple[int, ...], span: int = 400) -> float:
+        return float(first_share(Fraction(epsilon), span, returns, shape) / Fraction(epsilon))
+
+    plain = (2.0 if returns else 1.5) / 20
+    assert share("5", (16,)) == share("1", (16,)) == pytest.approx(plain, abs=1e-5)
+    assert plain < share("1/10", (16,)) < share("1/10", (64, 64)) < share("1/100", (64, 64))
+    assert plain < share("1", (64, 64))
+    # It is the noise in a range that counts, whatever makes it.
+    assert range_noise((16,), Fraction(1, 10)) == pytest.approx(10 * range_noise((16,), Fraction(1)), rel=0.05)
+    assert share("1/1000", (64, 64), 4) == float(largest_share(Fraction(1), 4, returns)) == (0.7 if returns else 0.5)
+    assert share("1/1000", (64, 64), 1) == 1
 
 
 @pytest.mark.parametrize("span", [1, 2, 3])

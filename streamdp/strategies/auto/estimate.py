@@ -14,6 +14,7 @@ import numpy as np
 
 from streamdp.histograms import Counts
 from streamdp.histograms.bands import Bands, Floats
+from streamdp.histograms.halves import halves_of
 from streamdp.histograms.post import integer_sums
 from streamdp.histograms.variance import Variance
 from streamdp.strategies.auto.drift import Drift
@@ -32,10 +33,9 @@ _CAUTION = 1.5
 class Estimate:
     """Combines releases, each with known noise, over data whose drift is estimated from them.
 
-    The first release is shrunk: a band in which there is little but noise is close to zero. Later ones correct the
-    estimate, in each band by as much as the estimate's own variance, grown by drift, is of that and the noise together;
-    the coarse coefficients by the models of `Motion`. What is published is the mean of what is foreseen for the silence
-    that follows.
+    The first release is taken as it is. Later ones correct the estimate, in each band by as much as the estimate's own
+    variance, grown by drift, is of that and the noise together; the coarse coefficients by the models of `Motion`. What
+    is published is the mean of what is foreseen for the silence that follows, without negative counts (`Halves`).
     """
 
     def __init__(self, bands: Bands, scales: Scales, everything: float, span: int) -> None:
@@ -45,6 +45,9 @@ class Estimate:
         """The variance of a release's noise in each band, relative to that of cells alone."""
         self._everything = everything * float(bands.energy @ self.factors) / float(bands.energy.sum())
         self.variances: Floats = np.zeros(bands.number)
+        """Of the errors of the filter, in each band."""
+        self.left: Floats = np.ones(bands.number)
+        """What is left of them in what is published: no count is negative."""
         self.motion = Motion(bands)
         self.drift: Drift | None = None
         self.surprise = 1.0
@@ -56,10 +59,7 @@ class Estimate:
         """The coefficients of the estimate after the first release, whose cells have noise of that scale."""
         bands, noise = self._bands, self._scales.noise(scale)
         coefficients = bands.forward(noisy.astype(np.float64))
-        power = np.maximum(bands.mean_square(coefficients), _LEAST)
-        kept = np.clip(1 - np.maximum(bands.sizes - 2, 0) / bands.sizes * noise / power, 0, 1)
-        coefficients *= bands.spread(kept)
-        self.variances = noise * np.maximum(kept, 1e-6)
+        self.variances = noise
         self.drift = Drift(bands, self._everything, self._span, float(bands.energy @ bands.mean_square(coefficients)))
         self.motion.begin(coefficients[self.motion.coarse], self.variances, self.drift.bands)
         return coefficients
@@ -93,25 +93,27 @@ class Estimate:
         """What subscribers should hold for the next `silence` points. Writes to `coefficients`."""
         self._silence = silence
         coefficients[self.motion.coarse] = self.motion.held(silence)
-        return integer_sums(self._bands.inverse(coefficients))
+        cells, self.left = halves_of(self._bands.shape).positive(self._bands.inverse(coefficients), self.variances)
+        return integer_sums(cells)
 
     def variance(self) -> Variance:
         """What is known of the error of the estimate."""
         assert self.drift is not None
         wider = max(1.0, _CAUTION * self.surprise)
         drift = self.drift.profile * self.drift.upper
-        variances = self.variances + self.motion.error(self._silence)
+        variances = self.left * self.variances + self.motion.error(self._silence)
         return Variance(self._bands.shape, wider * variances + _ROUNDING, wider * drift)
 
     def foreseen(self, age: int) -> Floats:
         """The variance in each band, `age` points after the release."""
         assert self.drift is not None
-        variances: Floats = self.variances + age * self.drift.profile * self.drift.upper
+        variances: Floats = self.left * self.variances + age * self.drift.profile * self.drift.upper
         return variances
 
     def state(self) -> dict[str, Any]:
         return {
             "variances": self.variances.tolist(),
+            "left": self.left.tolist(),
             "surprise": self.surprise,
             "silence": self._silence,
             "motion": self.motion.state(),
@@ -120,6 +122,7 @@ class Estimate:
 
     def resume(self, state: Mapping[str, Any]) -> None:
         self.variances = np.array(state["variances"])
+        self.left = np.array(state["left"])
         self.surprise = state["surprise"]
         self._silence = state["silence"]
         self.motion.resume(state["motion"])

@@ -80,7 +80,10 @@ def next_release(bands: Bands, estimate: Estimate, last_gap: int, means: Means) 
     interval, boost = interval[allowed], boost[allowed]
     gap = np.minimum(np.minimum(interval, limit), means.ahead)
     epsilon, later = means.shares(gap, interval, boost)
-    energy, profile, variances, factors = _grouped(bands, drift.profile, estimate.variances, estimate.factors)
+    left = estimate.left
+    energy, profile, variances, factors = _grouped(
+        bands, drift.profile, left * estimate.variances, left * estimate.factors
+    )
     trend = float(bands.energy @ estimate.motion.slopes())
     costs = _Costs(energy, profile, variances, factors, drift.scenarios(_SCENARIOS), trend, means)
     errors = costs.mean_error(gap, interval, epsilon, later)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from math import sqrt
 
 import numpy as np
 
@@ -96,6 +97,14 @@ class Scales:
 def cell_share(shape: tuple[int, ...]) -> Fraction:
     """What the cells get of a release; groups get the rest."""
     return 1 - _best(bands_of(shape))[1]
+
+
+def range_noise(shape: tuple[int, ...], epsilon: Fraction) -> float:
+    """The standard deviation of the noise in a random range, in users, of a release with this epsilon."""
+    bands = bands_of(shape)
+    levels, share = _best(bands)
+    relative = _gain(bands, levels)[0] if share else 1.0
+    return sqrt(relative * float(bands.energy.sum()) * laplace_variance(1 / epsilon))
 
 
 def _best(bands: Bands) -> tuple[list[int], Fraction]:

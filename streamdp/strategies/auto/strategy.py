@@ -16,16 +16,18 @@ from streamdp.histograms.variance import Variance, laplace_variance
 from streamdp.privacy.exact import as_fraction, to_text
 from streamdp.strategies.auto.estimate import Estimate
 from streamdp.strategies.auto.outlook import MOST, Means, intervals, next_release
-from streamdp.strategies.auto.scales import Scales
+from streamdp.strategies.auto.scales import Scales, range_noise
 from streamdp.strategies.auto.watch import SHARE, Watch
 from streamdp.strategies.base import Charge, Common, StreamStrategy, Verdict
 
 # Charges are multiples of this fraction of epsilon, so that exact sums stay short.
 FINEST = 2**20
-_FIRST, _FIRST_IN_A_WINDOW = 1.5, 2.5
+_FIRST, _FIRST_IN_A_WINDOW = 1.5, 2.0
 """The first release gets this part of epsilon, over the square root of the horizon or of the window."""
-_MORE_FOR_LESS = 0.25
-"""The smaller epsilon, the fewer releases pay: the first gets more of a small one, by this power of it."""
+_READABLE = 5.0
+"""Or more, where a random range has more noise than so many users even with all of epsilon: then fewer releases pay."""
+_MORE, _MORE_IN_A_WINDOW = 0.35, 0.22
+"""The power of that noise by which it gets more."""
 _SECOND = 4
 """The second, soon after it, at least this part of that."""
 _WATCHES = 3
@@ -79,6 +81,7 @@ class Auto(StreamStrategy):
         self._last_release = 0
         self._gap = 0
         self._due = 1
+        self._first = first_share(self.epsilon, self.span, self.window is not None, self.shape)
         self._wanted = self._first
         self._interval = 1
         self._watch = Watch(self._bands, self.epsilon * SHARE, self.sensitivity, self.span)
@@ -157,10 +160,6 @@ class Auto(StreamStrategy):
     def _for_releases(self) -> Fraction:
         """All of epsilon, or in a window what a watch leaves of it; a horizon pays for each as it begins."""
         return self.epsilon if self.window is None or not self._watches_left else self.epsilon - self._watch.epsilon
-
-    @property
-    def _first(self) -> Fraction:
-        return first_share(self.epsilon, self.span, self.window is not None)
 
     def _affordable(self) -> Fraction:
         """What was wanted; in a window, no more than leaves as much for every release until older ones are forgotten.
@@ -265,23 +264,24 @@ class Auto(StreamStrategy):
 
 def largest_share(epsilon: Fraction, span: int, returns: bool) -> Fraction:
     """The most that one release takes while others are to come."""
-    most = _MOST_WINDOW if returns else MOST
-    return max(first_share(epsilon, span, returns), epsilon * Fraction(str(most)))
+    most = 1.0 if span == 1 else _MOST_WINDOW if returns else MOST
+    return epsilon * Fraction(str(most))
 
 
-def busy_share(epsilon: Fraction, span: int, returns: bool) -> Fraction:
+def busy_share(epsilon: Fraction, span: int, returns: bool, shape: tuple[int, ...]) -> Fraction:
     """What a release costs when every point is released: what the first two leave, shared equally."""
-    first = first_share(epsilon, span, returns)
+    first = first_share(epsilon, span, returns, shape)
     left = epsilon - first - first / _SECOND
     return left / (span - 2) if left > 0 and span > 2 else first
 
 
-def first_share(epsilon: Fraction, span: int, returns: bool) -> Fraction:
+def first_share(epsilon: Fraction, span: int, returns: bool, shape: tuple[int, ...]) -> Fraction:
     """What the first release costs: enough to begin with, and little enough that hardly anything is lost by it.
 
     More where it `returns`, as in a window: what the first release takes is missed for one window only. More of a small
-    epsilon, under which fewer releases pay.
+    epsilon, or for a wide histogram: the more noise, the fewer releases pay.
     """
-    more = min(max(float(epsilon) ** -_MORE_FOR_LESS, 1.0), 2.0)
-    part = (_FIRST_IN_A_WINDOW if returns else _FIRST * more) / sqrt(span)
-    return epsilon * min(Fraction(1), Fraction(ceil(part * FINEST), FINEST))
+    noise = max(range_noise(shape, epsilon) / _READABLE, 1.0)
+    part = _FIRST_IN_A_WINDOW * noise**_MORE_IN_A_WINDOW if returns else _FIRST * noise**_MORE
+    share = epsilon * Fraction(ceil(part / sqrt(span) * FINEST), FINEST)
+    return min(share, largest_share(epsilon, span, returns))
