@@ -21,6 +21,8 @@ _SLOWEST = 0.1
 """The slowest drift that is told from none: over the span it adds this part of the noise of all of epsilon at once."""
 _FASTEST = 0.03
 """The fastest: a time point adds this part of the squared size of what there is, a sixth of it moves."""
+_SLOWER = 0.1
+"""The power of a speed by which slower ones are likelier, before anything is known: most data hardly moves."""
 _STEP = 0.5
 """By how much the speed changes between two releases: its standard deviation."""
 _CHANGE = 0.5
@@ -54,7 +56,8 @@ class Drift:
         slowest = max(_SLOWEST * noise / span, 1e-9)
         fastest = max(_FASTEST * power / float(bands.energy.sum()), 100 * slowest)
         size = ceil(log(fastest / slowest) / _SPACING) + 1
-        self._begin(bands, slowest, np.full(size, 1 / size))
+        weights = np.exp(-_SLOWER * np.arange(size) * _SPACING)
+        self._begin(bands, slowest, weights / weights.sum())
 
     def _begin(self, bands: Bands, slowest: float, weights: Floats) -> None:
         self._bands, self._slowest = bands, slowest

@@ -39,7 +39,7 @@ _USEFUL = 8
 """After a cry comes a release of at least this part of the first one, or there is no use in asking."""
 _POOR = 16
 """A release that gets less than this part of what it was meant to get would be noise; it waits until there is more."""
-_FEWEST_FINITE = 2
+_FEWEST_FINITE = 4
 """So many releases lie in a horizon even when nothing moves: something may, later."""
 _FEWEST_WINDOW = 2
 _MOST_WINDOW = 0.7
