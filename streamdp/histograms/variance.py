@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from math import ceil, exp, floor, log10, prod, sqrt
+from math import ceil, exp, expm1, floor, log10, prod, sqrt
 from typing import Any
 
 import numpy as np
@@ -17,8 +17,8 @@ _DIGITS = 4
 
 def laplace_variance(scale: Fraction | float) -> float:
     """Of discrete Laplace noise."""
-    ratio = exp(-1 / float(scale))
-    return 2 * ratio / (1 - ratio) ** 2
+    rate = 1 / float(scale)
+    return 2 * exp(-rate) / expm1(-rate) ** 2
 
 
 @dataclass(frozen=True, eq=False)

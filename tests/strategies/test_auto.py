@@ -186,14 +186,36 @@ def tides(points: int, height: int) -> list[np.ndarray]:
     return series
 
 
-@pytest.mark.parametrize("series", [steady(100, pace=40), tides(200, height=400)], ids=["steady", "tides"])
-def test_trends_are_followed_and_deviations_not(series: list[np.ndarray], monkeypatch: pytest.MonkeyPatch) -> None:
+def days(points: int, height: int) -> list[np.ndarray]:
+    """Every day of 24 points users go to the second half of the cells and come back."""
+    half = np.repeat([-1, 1], CELLS // 2)
+    return [np.full(CELLS, 5_000) + round(height * np.sin(2 * np.pi * point / 24)) * half for point in range(points)]
+
+
+@pytest.mark.parametrize(
+    "series", [steady(100, pace=40), tides(200, height=400), days(200, height=1_000)], ids=["steady", "tides", "days"]
+)
+def test_trends_and_rhythms_are_followed_and_deviations_not(
+    series: list[np.ndarray], monkeypatch: pytest.MonkeyPatch
+) -> None:
     def error() -> float:
         return sum(mean_error(build(seed, window=20, epsilon="1/10"), series) for seed in range(4))
 
     following = error()
-    monkeypatch.setattr(motion_module, "_BEFORE", (1.0, 1e-300, 1e-300))
+    monkeypatch.setattr(motion_module, "_BEFORE", (1.0, 1e-300, 1e-300, 1e-300))
     assert following < 0.95 * error()
+
+
+@pytest.mark.parametrize("epsilon", ["1/1000000000000000000000", "1000"])
+def test_an_epsilon_out_of_all_proportion_is_no_error(epsilon: str) -> None:
+    strategy = build(window=8, epsilon=epsilon)
+    with np.errstate(all="raise", under="ignore"):
+        for counts in moving(0.1, 40):
+            decision = strategy.step(counts)
+            assert decision.counts.min() >= 0
+            if decision.fresh:
+                assert decision.variance is not None
+                assert np.isfinite(decision.variance.standard_error([slice(0, 3)], 5))
 
 
 def test_a_jump_that_finds_the_window_spent_is_not_answered_with_noise() -> None:

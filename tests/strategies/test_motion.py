@@ -37,7 +37,14 @@ def heading(generator: np.random.Generator) -> Iterator[Floats]:
         yield level
 
 
-WAYS = {"wandering": wandering, "returning": returning, "heading": heading}
+def turning(generator: np.random.Generator) -> Iterator[Floats]:
+    amplitude, mean, begin = 90 * generator.standard_normal(16), 1_000.0, 0
+    while True:
+        yield mean + amplitude * np.sin(2 * np.pi * begin / 24)
+        begin += GAP
+
+
+WAYS = {"turning": turning, "wandering": wandering, "returning": returning, "heading": heading}
 
 
 def misses(way: str, seed: int = 1, releases: int = 60) -> float:
@@ -55,16 +62,16 @@ def misses(way: str, seed: int = 1, releases: int = 60) -> float:
     return float(np.mean(squares))
 
 
-@pytest.mark.parametrize(("way", "most"), [("wandering", 1.1), ("returning", 0.75), ("heading", 0.5)])
+@pytest.mark.parametrize(("way", "most"), [("wandering", 1.1), ("returning", 0.75), ("heading", 0.5), ("turning", 0.1)])
 def test_each_way_is_recognised(way: str, most: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """Against a filter that knows wandering only."""
     bank = misses(way)
-    monkeypatch.setattr(motion_module, "_BEFORE", (1.0, 1e-300, 1e-300))
+    monkeypatch.setattr(motion_module, "_BEFORE", (1.0, 1e-300, 1e-300, 1e-300))
     assert bank < most * misses(way)
 
 
 def test_wandering_alone_is_the_filter_of_the_textbook(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(motion_module, "_BEFORE", (1.0, 1e-300, 1e-300))
+    monkeypatch.setattr(motion_module, "_BEFORE", (1.0, 1e-300, 1e-300, 1e-300))
     motion, level, variance = Motion(BANDS), np.zeros(16), NOISE
     motion.begin(level, np.full(BANDS.number, NOISE), SPEED)
     for gap in (1, 4, 2):
@@ -77,6 +84,18 @@ def test_wandering_alone_is_the_filter_of_the_textbook(monkeypatch: pytest.Monke
         assert np.allclose(motion.held(5), level, atol=1e-5)
         assert np.allclose(motion.error(5), 0, atol=1e-9)
         assert np.allclose(motion.slopes(), 0, atol=1e-9)
+
+
+def test_a_rhythm_faster_than_the_releases_is_not_made_up() -> None:
+    """Releases 15 points apart cannot tell a period of 12 from one of 60; they may of 48 and more."""
+    motion = Motion(BANDS)
+    generator = np.random.default_rng(2)
+    motion.begin(np.zeros(16), np.full(BANDS.number, NOISE), SPEED)
+    for number in range(1, 40):
+        truth = 300 * np.sin(2 * np.pi * 15 * number / 12) + 2 * generator.standard_normal(16)
+        motion.correct(truth, np.full(BANDS.number, NOISE), SPEED, 15)
+    weights = motion._weights()[motion_module._RHYTHM].sum(axis=1)
+    assert not weights[motion_module._PERIODS < 30].any()
 
 
 def test_an_estimate_for_a_silence_lies_in_its_middle_and_says_how_far_its_ends_are() -> None:
@@ -96,7 +115,7 @@ def test_it_goes_on_to_the_bit_after_a_restart_and_leaves_fine_bands_alone() -> 
     generator = np.random.default_rng(3)
     motion = Motion(bands)
     noise, speeds = np.full(bands.number, NOISE), np.full(bands.number, 1.0)
-    assert motion.coarse.size <= 256
+    assert motion.coarse.size <= 128
     motion.begin(generator.normal(0, 50, motion.coarse.size), noise, speeds)
     for gap in (1, 3, 5):
         motion.correct(generator.normal(0, 50, motion.coarse.size), noise, speeds, gap)

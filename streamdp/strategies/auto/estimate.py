@@ -26,7 +26,7 @@ _SURPRISE = 5.0
 _LEAST = 1e-9
 _ROUNDING = 1 / 12
 _LEARNING = 0.3
-_CAUTION = 1.5
+_CAUTION = 1.75
 """Data that surprised lately will surprise more: its speed changes too."""
 
 

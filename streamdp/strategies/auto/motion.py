@@ -1,10 +1,11 @@
-"""How the data moves, learnt from releases alone: it may wander, go on as it went lately, or come back.
+"""How the data moves, learnt from releases alone: it may wander, go on as it went lately, come back, or have a rhythm.
 
 Everything here is a function of what was released: it costs nothing.
 """
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,33 +13,51 @@ import numpy as np
 
 from streamdp.histograms.bands import Bands, Floats
 
-_COEFFICIENTS = 256
+_COEFFICIENTS = 128
 """Only so many of the coarsest coefficients have models of their own: motion is in them, and a journal keeps them."""
-_DECIMALS = 6
-"""Of what a journal keeps for each of them."""
 _RETURNS = (0.5, 2.0, 8.0)
 _TRENDS = (1.0, 4.0, 16.0)
 """How long a deviation or a trend lasts, in silences: releases can tell those apart."""
+_PERIODS = np.array([4, 7, 12, 24, 28, 48, 52, 96, 144, 168, 288, 365], np.float64)
+"""Of rhythms, in points: days, weeks and years, in points of the lengths that people choose."""
+_SAMPLED = 2.0
+"""A period shorter than so many silences is not told from others."""
 _FIRST_PACE = 3.0
 """How long a silence is taken to be before there was one."""
 _PACE = 0.3
 """The weight of the newest silence in their mean length."""
 _TREND_WANDERS, _MEAN_WANDERS = 0.2, 0.02
 """What else moves a coefficient that follows a trend, and the mean to which one returns, of its speed."""
-_FORGET = 0.8
-"""What earlier evidence counts for, at every release."""
+_RHYTHM_WANDERS, _RHYTHM_CHANGES = 0.1, 0.05
+"""What moves the mean of a rhythm, and the rhythm itself, of its speed."""
+_FORGET, _FORGET_PERIOD = 0.8, 0.95
+"""What earlier evidence counts for, at every release: for a way to move, and for the period of a rhythm."""
 _MOST_COUNTED = 16.0
 """A band counts for no more coefficients than this: they are not independent."""
-_BEFORE = (1.0, 0.3, 0.5)
-"""How likely wandering, each return and each trend are before any evidence, relatively."""
+_MOST_SAID = 8.0
+"""The most that a band says for or against a period at a release: one that jumped knows nothing of it."""
+_BEFORE = (1.0, 0.3, 0.5, 0.5)
+"""How likely wandering, each return, each trend and all rhythms are before any evidence, relatively."""
+_KEPT, _LARGEST = np.dtype("<f4"), 1e36
+"""How a journal keeps numbers, and the largest of them."""
+_SAMPLES = 8
+"""Of a silence, to see how much the data moves while it lasts."""
+
+_MODELS = 1 + len(_RETURNS) + len(_TRENDS) + len(_PERIODS)
+_KINDS = np.repeat(np.arange(4), [1, len(_RETURNS), len(_TRENDS), len(_PERIODS)])
+_RETURN, _TREND, _RHYTHM = (slice(*np.flatnonzero(np.diff(np.r_[False, kind == _KINDS, False]))) for kind in (1, 2, 3))
+_LASTS = np.array([*_RETURNS, *_TRENDS])
+_FADING = slice(_RETURN.start, _TREND.stop)
 
 
 class Motion:
     """A bank of Kalman filters over the coarse coefficients: one for each way to move, averaged band by band.
 
-    Each has two numbers for a coefficient, a level `a` and a deviation or velocity `b`, and their covariances for a
-    band. A coefficient that wanders is `a` alone. One that returns is `a + b`, and `b` decays. One with a trend is `a`,
-    which moves by `b`, which decays. A band believes each of them by how well it foresaw the last releases.
+    Each has three numbers for a coefficient, and their covariances for a band: a level `a`, a deviation or velocity
+    `b`, and `c`. A coefficient that wanders is `a` alone. One that returns is `a + b`, and `b` decays. One with a trend
+    is `a`, which moves by `b`, which decays. One with a rhythm is `a + b`, and `b` and `c` turn into each other as time
+    passes. A band believes each of them by how well it foresaw the last releases; of what period a rhythm is, all bands
+    say together.
     """
 
     def __init__(self, bands: Bands) -> None:
@@ -47,16 +66,10 @@ class Motion:
         # The bands with coarse coefficients, all others being left out here; and of each coefficient which it is in.
         self._used, self._band_of = np.unique(bands.band_of(self.coarse), return_inverse=True)
         self._sizes: Floats = bands.sizes[self._used]
-        kinds = np.repeat([0, 1, 2], [1, len(_RETURNS), len(_TRENDS)])[:, None]
-        # Models are rows.
-        self._returns, self._trends = kinds == 1, kinds == 2
-        self._relative: Floats = np.array([[1.0, *_RETURNS, *_TRENDS]]).T
-        self._before: Floats = np.log(_BEFORE)[kinds]
-        self._levels: Floats = np.zeros((kinds.size, self.coarse.size))
-        self._others: Floats = np.zeros((kinds.size, self.coarse.size))
-        self._covariances: Floats = np.zeros((3, kinds.size, self._used.size))
-        """Of `a`, of `a` with `b`, of `b`."""
-        self._evidence: Floats = np.zeros((kinds.size, self._used.size))
+        self._numbers: Floats = np.zeros((_MODELS, 3, self.coarse.size))
+        self._covariances: Floats = np.zeros((_MODELS, self._used.size, 3, 3))
+        self._evidence: Floats = np.zeros((_MODELS, self._used.size))
+        self._of_periods: Floats = np.zeros(_PERIODS.size)
         self._silences = 0
         self._pace = _FIRST_PACE
 
@@ -66,57 +79,53 @@ class Motion:
         Speed is the variance that a time point adds.
         """
         speeds = speeds[self._used]
-        self._levels[:] = coefficients.round(_DECIMALS)
-        around = self._returns * speeds * self._lasts / 2
-        velocity = self._trends * speeds / self._lasts
-        self._covariances = np.stack([variances[self._used] + around, -around, around + velocity])
+        self._numbers[:, 0] = coefficients
+        covariances = self._covariances
+        covariances[:, :, 0, 0] = variances[self._used]
+        # A deviation is as large as it must be to move as far as the speed says, a rhythm in a quarter of its period.
+        around = np.zeros(_MODELS)
+        around[_RETURN], around[_RHYTHM] = self._lasts[: len(_RETURNS)] / 2, _PERIODS / 8
+        around = around[:, None] * speeds
+        covariances[:, :, 0, 0] += around
+        covariances[:, :, 0, 1] -= around
+        covariances[:, :, 1, 0] -= around
+        covariances[:, :, 1, 1] += around
+        covariances[_RHYTHM, :, 2, 2] += around[_RHYTHM]
+        covariances[_TREND, :, 1, 1] += speeds / self._lasts[len(_RETURNS) :, None]
+        self._round()
 
     def correct(self, noisy: Floats, noise: Floats, speeds: Floats, gap: int) -> None:
         """After a release `gap` points after the one before: the noisy coarse coefficients, and of every band the
         variance of that noise and the speed."""
         self._pace = self._pace * (gap / self._pace) ** _PACE if self._silences else float(gap)
         self._silences += 1
-        of_level, of_both, of_other = self._foreseen_covariances(speeds[self._used], gap)
-        levels, others = self._foreseen_means(float(gap))
-        news = noisy - levels - self._returns * others
-        with_level, with_other = of_level + self._returns * of_both, of_both + self._returns * of_other
-        expected = with_level + self._returns * with_other + noise[self._used]
+        turned = self._turned(gap)
+        added = self._added(gap)[:, None] * (gap * speeds[self._used])[:, None, None]
+        numbers = turned @ self._numbers
+        covariances = turned[:, None] @ self._covariances @ turned[:, None].swapaxes(2, 3) + added
+        seen = self._reach(np.zeros(1))
+        news = noisy - _seen(seen, numbers)
+        told = (covariances @ seen[:, None, :, None])[..., 0]
+        # What was added, and the noise, are in it whatever rounding did to the rest.
+        least = np.einsum("mi,mbij,mj->mb", seen, added, seen)
+        expected = np.maximum(np.einsum("mbi,mi->mb", told, seen), least) + noise[self._used]
         # All relative to what wandering lets expect: the better forecast is believed, not the bolder one.
         surprise = np.minimum(self._sizes, _MOST_COUNTED) * self._mean_square(news) / expected[0]
         self._evidence = _FORGET * self._evidence - surprise
-        self._levels = (levels + (with_level / expected)[:, self._band_of] * news).round(_DECIMALS)
-        self._others = (others + (with_other / expected)[:, self._band_of] * news).round(_DECIMALS)
-        told = np.stack([with_level**2, with_level * with_other, with_other**2]) / expected
-        self._covariances = np.stack([of_level, of_both, of_other]) - told
-
-    def _foreseen_means(self, gap: float) -> tuple[Floats, Floats]:
-        left = np.exp(-gap / self._lasts)
-        decays = (self._returns | self._trends) * left
-        return self._levels + self._trends * self._lasts * (1 - left) * self._others, decays * self._others
-
-    def _foreseen_covariances(self, speeds: Floats, gap: int) -> tuple[Floats, Floats, Floats]:
-        """Whatever the model, `gap` points move a coefficient as much as its speed says."""
-        of_level, of_both, of_other = self._covariances
-        lasts, moved = self._lasts, gap * speeds
-        left, age = np.exp(-gap / lasts), gap / lasts
-        moves = self._trends * lasts * (1 - left)
-        around = self._returns * moved / (2 * (1 - left))
-        velocity = self._trends * (1 - _TREND_WANDERS) * moved / (2 * lasts**2 * (age - 1 + left))
-        wanders = np.where(self._trends, _TREND_WANDERS, np.where(self._returns, _MEAN_WANDERS, 1.0)) * moved
-        along = lasts**2 * (2 * age - 3 + 4 * left - left**2)
-        return (
-            of_level + 2 * moves * of_both + moves**2 * of_other + velocity * along + wanders,
-            left * (of_both + moves * of_other) + velocity * lasts * (1 - left) ** 2,
-            left**2 * of_other + (velocity + around) * (1 - left**2),
-        )
+        said = np.clip(surprise[0] - surprise[_RHYTHM], -_MOST_SAID, _MOST_SAID).sum(axis=1)
+        self._of_periods = _FORGET_PERIOD * self._of_periods + said
+        gain = told / expected[:, :, None]
+        self._numbers = numbers + gain[:, self._band_of].swapaxes(1, 2) * news[:, None]
+        self._covariances = covariances - gain[..., None] * told[:, :, None]
+        self._round()
 
     def foreseen(self, points: float) -> Floats:
         """The coarse coefficients so many points after the last release."""
-        return self._mixed(self._each(np.array([points])))
+        return self._mixed(np.array([points]))
 
     def held(self, silence: int) -> Floats:
         """The same, on average over the points of a silence."""
-        return self._mixed(self._each(np.arange(silence, dtype=np.float64)))
+        return self._mixed(np.arange(silence, dtype=np.float64))
 
     def slopes(self) -> Floats:
         """The mean square of the velocities in each band, over a silence as long as those before."""
@@ -128,28 +137,69 @@ class Motion:
 
         The coefficients move on meanwhile, and the models differ about it.
         """
-        each = self._each(np.arange(silence, dtype=np.float64))
-        differ = (self._weights() * self._mean_square(each - self._mixed(each))).sum(axis=0)
-        moved = self.foreseen(silence - 1) - self.foreseen(0)
-        return self._of_all_bands(differ + self._mean_square(moved[None])[0] / 12)
+        held = self.held(silence)
+        each = _seen(self._reach(np.arange(silence, dtype=np.float64)), self._numbers)
+        differ = (self._weights() * self._mean_square(each - held)).sum(axis=0)
+        samples = np.linspace(0, silence - 1, min(silence, _SAMPLES))
+        moved = np.array([self.foreseen(points) for points in samples]) - held
+        return self._of_all_bands(differ + self._mean_square(moved).mean(axis=0))
 
     @property
     def _lasts(self) -> Floats:
-        return self._relative * self._pace
+        """Of deviations and trends, in points."""
+        lasts: Floats = _LASTS * self._pace
+        return lasts
 
-    def _each(self, points: Floats) -> Floats:
-        """What each model foresees, on average over these points."""
-        left = np.exp(-points / self._lasts)
-        reach = self._returns * left + self._trends * self._lasts * (1 - left)
-        each: Floats = self._levels + reach.mean(axis=1, keepdims=True) * self._others
-        return each
+    def _turned(self, gap: float) -> Floats:
+        """Of each model, how `gap` points turn its numbers into others."""
+        turned = np.zeros((_MODELS, 3, 3))
+        turned[:, 0, 0] = 1
+        left, angle = np.exp(-gap / self._lasts), 2 * np.pi * gap / _PERIODS
+        turned[_FADING, 1, 1] = left
+        turned[_TREND, 0, 1] = (self._lasts * (1 - left))[len(_RETURNS) :]
+        turned[_RHYTHM, 1, 1] = turned[_RHYTHM, 2, 2] = np.cos(angle)
+        turned[_RHYTHM, 1, 2], turned[_RHYTHM, 2, 1] = np.sin(angle), -np.sin(angle)
+        return turned
 
-    def _mixed(self, each: Floats) -> Floats:
+    def _added(self, gap: float) -> Floats:
+        """Of each model, the covariances that `gap` points add, for what they move: all that the speed says."""
+        added = np.zeros((_MODELS, 3, 3))
+        left, age = np.exp(-gap / self._lasts), gap / self._lasts
+        added[0, 0, 0] = 1
+        added[_RETURN, 0, 0] = _MEAN_WANDERS
+        added[_RETURN, 1, 1] = ((1 + left) / 2)[: len(_RETURNS)]
+        lasts, left, age = (values[len(_RETURNS) :] for values in (self._lasts, left, age))
+        velocity = (1 - _TREND_WANDERS) / (2 * lasts**2 * (age - 1 + left))
+        added[_TREND, 0, 0] = _TREND_WANDERS + velocity * lasts**2 * (2 * age - 3 + 4 * left - left**2)
+        added[_TREND, 0, 1] = added[_TREND, 1, 0] = velocity * lasts * (1 - left) ** 2
+        added[_TREND, 1, 1] = velocity * (1 - left**2)
+        added[_RHYTHM] = np.diag([_RHYTHM_WANDERS, _RHYTHM_CHANGES, _RHYTHM_CHANGES])
+        return added
+
+    def _reach(self, points: Floats) -> Floats:
+        """Of each model, what its numbers count for in the coefficient, on average over points after the release."""
+        reach = np.zeros((_MODELS, 3))
+        reach[:, 0] = 1
+        left = np.exp(-points / self._lasts[:, None]).mean(axis=1)
+        angle = 2 * np.pi * points / _PERIODS[:, None]
+        reach[_RETURN, 1] = left[: len(_RETURNS)]
+        reach[_TREND, 1] = (self._lasts * (1 - left))[len(_RETURNS) :]
+        reach[_RHYTHM, 1], reach[_RHYTHM, 2] = np.cos(angle).mean(axis=1), np.sin(angle).mean(axis=1)
+        return reach
+
+    def _mixed(self, points: Floats) -> Floats:
+        each = _seen(self._reach(points), self._numbers)
         mixed: Floats = (self._weights()[:, self._band_of] * each).sum(axis=0)
         return mixed
 
     def _weights(self) -> Floats:
-        logs = self._before + self._evidence
+        logs = np.log(_BEFORE)[_KINDS][:, None] + self._evidence
+        is_told = _SAMPLED * self._pace <= _PERIODS
+        of_periods = np.where(is_told, self._of_periods, -np.inf)
+        most = of_periods.max(initial=0.0, where=is_told)
+        likely = np.exp(of_periods - most)
+        with np.errstate(divide="ignore"):
+            logs[_RHYTHM] += np.log(likely / max(float(likely.sum()), 1e-300))[:, None]
         weights = np.exp(logs - logs.max(axis=0))
         normal: Floats = weights / weights.sum(axis=0)
         return normal
@@ -163,18 +213,39 @@ class Motion:
         spread[self._used] = values
         return spread
 
+    def _round(self) -> None:
+        """To what a journal keeps: a restart must change nothing."""
+        self._numbers, self._covariances, self._evidence = (
+            values.clip(-_LARGEST, _LARGEST).astype(_KEPT).astype(np.float64)
+            for values in (self._numbers, self._covariances, self._evidence)
+        )
+
     def state(self) -> dict[str, Any]:
         return {
-            "levels": self._levels.tolist(),
-            "others": self._others.tolist(),
-            "covariances": self._covariances.tolist(),
-            "evidence": self._evidence.tolist(),
+            "numbers": _packed(self._numbers),
+            "covariances": _packed(self._covariances),
+            "evidence": _packed(self._evidence),
+            "of_periods": self._of_periods.tolist(),
             "silences": self._silences,
             "pace": self._pace,
         }
 
     def resume(self, state: Mapping[str, Any]) -> None:
-        self._levels, self._others, self._covariances, self._evidence = (
-            np.array(state[name], np.float64) for name in ("levels", "others", "covariances", "evidence")
-        )
+        self._numbers = _unpacked(state["numbers"], self._numbers)
+        self._covariances = _unpacked(state["covariances"], self._covariances)
+        self._evidence = _unpacked(state["evidence"], self._evidence)
+        self._of_periods = np.array(state["of_periods"])
         self._silences, self._pace = state["silences"], state["pace"]
+
+
+def _packed(values: Floats) -> str:
+    return base64.b64encode(values.astype(_KEPT).tobytes()).decode("ascii")
+
+
+def _unpacked(packed: str, like: Floats) -> Floats:
+    return np.frombuffer(base64.b64decode(packed), _KEPT).astype(np.float64).reshape(like.shape)
+
+
+def _seen(reach: Floats, numbers: Floats) -> Floats:
+    seen: Floats = (reach[:, None] @ numbers)[:, 0]
+    return seen

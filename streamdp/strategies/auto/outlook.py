@@ -172,6 +172,6 @@ class _Costs:
         return held
 
     def _noise(self, epsilon: Floats) -> Floats:
-        ratio = np.exp(-np.maximum(epsilon, self._means.least * _FINEST) / self._means.sensitivity)
-        noise: Floats = (2 * ratio / (1 - ratio) ** 2)[:, None] * self._factors
+        rate = np.maximum(epsilon, self._means.least * _FINEST) / self._means.sensitivity
+        noise: Floats = (2 * np.exp(-rate) / np.expm1(-rate) ** 2)[:, None] * self._factors
         return noise
