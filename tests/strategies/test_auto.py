@@ -106,7 +106,7 @@ def test_the_first_share_is_larger_where_fewer_releases_pay(returns: bool) -> No
     def share(epsilon: str, shape: tuple[int, ...], span: int = 400) -> float:
         return float(first_share(Fraction(epsilon), span, returns, shape) / Fraction(epsilon))
 
-    plain = (2.0 if returns else 1.5) / 20
+    plain = 1.5 / 20
     assert share("5", (16,)) == share("1", (16,)) == pytest.approx(plain, abs=1e-5)
     assert plain < share("1/10", (16,)) < share("1/10", (64, 64)) < share("1/100", (64, 64))
     assert plain < share("1", (64, 64))

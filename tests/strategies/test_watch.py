@@ -77,13 +77,16 @@ def test_a_watch_has_the_noise_its_charge_pays_for(
 
 @pytest.mark.parametrize("span", [{"horizon": 200}, {"window": 100}])
 def test_a_jump_after_a_long_silence_is_seen_at_once(span: dict[str, int]) -> None:
+    undisturbed = build(1, **span)
+    quiet = [undisturbed.step(counts).reason for counts in jumping([], 170)]
+    jump = next(point for point in range(140, 170) if quiet[point - 2 : point] == ["below", "below"])
     strategy = build(1, **span)
-    decisions = [strategy.step(counts) for counts in jumping([150], 170)]
+    decisions = [strategy.step(counts) for counts in jumping([jump], 170)]
     reasons = [decision.reason for decision in decisions]
-    assert "above" not in reasons[:149]
-    assert reasons[149] == "above"
-    assert decisions[149].fresh
-    off = np.abs(decisions[149].counts[:32].sum() - 16_000)  # type: ignore[index]
+    assert "above" not in reasons[: jump - 1]
+    assert reasons[jump - 1] == "above"
+    assert decisions[jump - 1].fresh
+    off = np.abs(decisions[jump - 1].counts[:32].sum() - 16_000)  # type: ignore[index]
     assert off < 4_000, "the release after the jump must follow it"
 
 

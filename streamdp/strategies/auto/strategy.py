@@ -22,11 +22,11 @@ from streamdp.strategies.base import Charge, Common, StreamStrategy, Verdict
 
 # Charges are multiples of this fraction of epsilon, so that exact sums stay short.
 FINEST = 2**20
-_FIRST, _FIRST_IN_A_WINDOW = 1.5, 2.0
+_FIRST = 1.5
 """The first release gets this part of epsilon, over the square root of the horizon or of the window."""
 _READABLE = 5.0
 """Or more, where a random range has more noise than so many users even with all of epsilon: then fewer releases pay."""
-_MORE, _MORE_IN_A_WINDOW = 0.35, 0.22
+_MORE = 0.35
 """The power of that noise by which it gets more."""
 _SECOND = 4
 """The second, soon after it, at least this part of that."""
@@ -263,7 +263,7 @@ class Auto(StreamStrategy):
 
 
 def largest_share(epsilon: Fraction, span: int, returns: bool) -> Fraction:
-    """The most that one release takes while others are to come."""
+    """The most that one release takes while others are to come: more where it `returns`, as in a window."""
     most = 1.0 if span == 1 else _MOST_WINDOW if returns else MOST
     return epsilon * Fraction(str(most))
 
@@ -278,10 +278,8 @@ def busy_share(epsilon: Fraction, span: int, returns: bool, shape: tuple[int, ..
 def first_share(epsilon: Fraction, span: int, returns: bool, shape: tuple[int, ...]) -> Fraction:
     """What the first release costs: enough to begin with, and little enough that hardly anything is lost by it.
 
-    More where it `returns`, as in a window: what the first release takes is missed for one window only. More of a small
-    epsilon, or for a wide histogram: the more noise, the fewer releases pay.
+    More of a small epsilon, or for a wide histogram: the more noise, the fewer releases pay.
     """
     noise = max(range_noise(shape, epsilon) / _READABLE, 1.0)
-    part = _FIRST_IN_A_WINDOW * noise**_MORE_IN_A_WINDOW if returns else _FIRST * noise**_MORE
-    share = epsilon * Fraction(ceil(part / sqrt(span) * FINEST), FINEST)
+    share = epsilon * Fraction(ceil(_FIRST * noise**_MORE / sqrt(span) * FINEST), FINEST)
     return min(share, largest_share(epsilon, span, returns))
