@@ -10,7 +10,7 @@ from typing import Any
 from streamdp.config.plan import HistogramPlan, Noise, StreamPlan
 from streamdp.config.values import exact_text
 from streamdp.privacy.exact import decimal_text
-from streamdp.strategies.auto import WATCH_SHARE
+from streamdp.strategies.auto import WATCH_SHARE, first_share, longest_silence
 
 _UNITS = (("day", 86_400_000), ("hour", 3_600_000), ("minute", 60_000), ("second", 1_000), ("millisecond", 1))
 
@@ -154,12 +154,18 @@ def _histogram_sentences(histogram: HistogramPlan, plan: StreamPlan) -> Iterator
     yield f"At most {_count(histogram.releases, 'release')} {within}, {each}{decisions}."
     if histogram.strategy == "auto":
         watch = decimal_text(histogram.epsilon * WATCH_SHARE)
+        returns = plan.config.window is not None
+        first = float(first_share(histogram.epsilon, plan.span, returns, histogram.view.shape))
+        yield (
+            f"The first point is released with epsilon {first:.3g}, the second release follows within three points, and"
+            f" no silence is planned to be longer than {_count(longest_silence(plan.span, returns), 'point')}."
+        )
         yield (
             "It learns from its own releases how fast the counts move, and chooses the interval between releases, and"
             " what each may spend, for the least error; that costs nothing. Where there are enough records to see it"
             f" through the noise, a watch looks between releases for jumps, and costs epsilon {watch} once,"
-            " however long it looks. What is published is the best estimate from all releases so far, with the error to"
-            " expect of any range; so the noise below is the most, and usually much less is left of it."
+            " however long it looks. What is published is the best estimate from all releases so far, trends and daily or"
+            " weekly rhythms included and never negative, with the error to expect of any range; so the noise below is the most, and usually much less is left of it."
         )
     if histogram.method != "laplace":
         yield f"The noise of a release is that of the method {histogram.method}; an estimate is given for laplace only."

@@ -1,5 +1,8 @@
 """The default strategy of a histogram, and what `check` says of it."""
 
+import re
+
+import numpy as np
 import pytest
 
 from streamdp.config import parse
@@ -48,6 +51,25 @@ def test_check_says_what_it_will_do(span: str) -> None:
     assert histogram.decisions == 0
     assert histogram.worst.epsilon <= histogram.best.epsilon <= histogram.epsilon
     assert as_json(planned)["histograms"][0]["strategy"] == "auto"
+
+
+@pytest.mark.parametrize("span", ["horizon = 100", "window = 20"])
+def test_it_does_what_check_says(span: str) -> None:
+    config = parse(STREAM.format(span=span, more=""))
+    text = " ".join(as_text(plan(config)).split())
+    first = re.search(r"The first point is released with epsilon ([\d.]+), the second release follows within", text)
+    longest = re.search(r"no silence is planned to be longer than (\d+) points", text)
+    assert first and longest
+    strategy = config.build_strategy(config.histogram[0], config.build_views()[0])
+    released = {}
+    for point in range(1, 100):
+        decision = strategy.step(np.full(4, 1_000))
+        if decision.fresh:
+            released[point] = float(decision.epsilon)
+    points = list(released)
+    assert f"{released[1]:.3g}" == first[1]
+    assert 2 <= points[1] <= 4
+    assert 10 <= np.diff(points).max() <= int(longest[1])
 
 
 def test_it_has_no_parameters_and_one_method() -> None:

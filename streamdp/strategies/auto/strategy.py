@@ -268,6 +268,11 @@ def largest_share(epsilon: Fraction, span: int, returns: bool) -> Fraction:
     return epsilon * Fraction(str(most))
 
 
+def longest_silence(span: int, returns: bool) -> int:
+    """The longest that is planned, in points."""
+    return -(-span // (_FEWEST_WINDOW if returns else _FEWEST_FINITE))
+
+
 def busy_share(epsilon: Fraction, span: int, returns: bool, shape: tuple[int, ...]) -> Fraction:
     """What a release costs when every point is released: what the first two leave, shared equally."""
     first = first_share(epsilon, span, returns, shape)
