@@ -164,8 +164,9 @@ def _histogram_sentences(histogram: HistogramPlan, plan: StreamPlan) -> Iterator
             "It learns from its own releases how fast the counts move, and chooses the interval between releases, and"
             " what each may spend, for the least error; that costs nothing. Where there are enough records to see it"
             f" through the noise, a watch looks between releases for jumps, and costs epsilon {watch} once,"
-            " however long it looks. What is published is the best estimate from all releases so far, trends and daily or"
-            " weekly rhythms included and never negative, with the error to expect of any range; so the noise below is the most, and usually much less is left of it."
+            " however long it looks. What is published is the best estimate from all releases so far, with trends and"
+            " daily or weekly rhythms, never negative, and with the error to expect of any range; so the noise below is"
+            " the most, and usually much less is left of it."
         )
     if histogram.method != "laplace":
         yield f"The noise of a release is that of the method {histogram.method}; an estimate is given for laplace only."
