@@ -42,8 +42,8 @@ _POOR = 16
 _FEWEST_FINITE = 4
 """So many releases lie in a horizon even when nothing moves: something may, later."""
 _FEWEST_WINDOW = 2
-_MOST_WINDOW = 0.7
-"""The most of epsilon that one release in a window takes."""
+_MOST_WINDOW = Fraction(7, 10)
+"""The most of what a window has left that one release takes: something may happen right after it."""
 
 
 class Auto(StreamStrategy):
@@ -88,12 +88,12 @@ class Auto(StreamStrategy):
         self._watches_left = 0
 
     def _decide(self, counts: Counts) -> Verdict:
-        left = self._left(self.time_point)
         if self.time_point == self.horizon:
+            left = self._left(self.time_point)
             return Verdict("final", left) if left else Verdict("cut_off")
         if self.last is not None and self.time_point < self._due:
             return self._look(counts, self.last)
-        epsilon = min(self._affordable(), left)
+        epsilon = min(self._affordable(), self._spendable())
         if not epsilon or epsilon * _POOR < self._wanted:
             return Verdict("cut_off")
         return Verdict("first" if self.last is None else "scheduled", epsilon)
@@ -115,7 +115,7 @@ class Auto(StreamStrategy):
             return Verdict("below", threshold=threshold, charges=charges)
         accrued = self._wanted * gap / (self._due - self._last_release)
         self._wanted = max(self._rounded(accrued), self._first / 2)
-        epsilon = min(max(self._affordable(), self.epsilon / FINEST), self._left(self.time_point))
+        epsilon = min(max(self._affordable(), self.epsilon / FINEST), self._spendable())
         return Verdict("above", epsilon, threshold, charges)
 
     def _is_watched(self) -> bool:
@@ -178,6 +178,11 @@ class Auto(StreamStrategy):
             spent_then -= spent
         return self._rounded(epsilon)
 
+    def _spendable(self) -> Fraction:
+        """The most that a release may take now."""
+        left = self._left(self.time_point)
+        return left if self.window in (None, 1) or self.last is None else self._rounded(_MOST_WINDOW * left)
+
     def _rounded(self, epsilon: Fraction) -> Fraction:
         return epsilon * FINEST / self.epsilon // 1 * self.epsilon / FINEST
 
@@ -219,20 +224,20 @@ class Auto(StreamStrategy):
 
     def _window_means(self, window: int) -> Means:
         epsilon = float(self._for_releases)
-        most = epsilon if window == 1 else _MOST_WINDOW * epsilon
+        part = 1.0 if window == 1 else float(_MOST_WINDOW)
         points = np.array([point for point, _ in self._spent])
         upto = np.cumsum([0.0, *(float(spent) for _, spent in self._spent)])
 
         def shares(gap: Floats, interval: Floats, boost: Floats) -> tuple[Floats, Floats]:
-            wanted = np.minimum(epsilon * boost / np.ceil(window / gap), most)
-            return wanted, np.minimum(epsilon / np.ceil(window / interval), most)
+            wanted = np.minimum(epsilon * boost / np.ceil(window / gap), part * epsilon)
+            return wanted, np.minimum(epsilon / np.ceil(window / interval), part * epsilon)
 
         def granted(when: Floats, interval: Floats, before: list[Floats], wanted: Floats) -> Floats:
             older = upto[-1] - upto[np.searchsorted(points, self.time_point + when - window, side="right")]
             own = np.zeros_like(wanted)
             for number, spent in enumerate(before):
                 own += spent * ((len(before) - number) * interval < window)
-            affordable: Floats = np.clip(epsilon - older - own, 0, wanted)
+            affordable: Floats = np.clip(part * (epsilon - older - own), 0, wanted)
             return affordable
 
         return Means(2.0 * window, intervals(window, _FEWEST_WINDOW), epsilon, float(self.sensitivity), shares, granted)
@@ -264,8 +269,9 @@ class Auto(StreamStrategy):
 
 def largest_share(epsilon: Fraction, span: int, returns: bool) -> Fraction:
     """The most that one release takes while others are to come: more where it `returns`, as in a window."""
-    most = 1.0 if span == 1 else _MOST_WINDOW if returns else MOST
-    return epsilon * Fraction(str(most))
+    if span == 1:
+        return epsilon
+    return epsilon * (_MOST_WINDOW if returns else Fraction(str(MOST)))
 
 
 def longest_silence(span: int, returns: bool) -> int:
