@@ -69,7 +69,7 @@ def test_it_does_what_check_says(span: str) -> None:
     points = list(released)
     assert f"{released[1]:.3g}" == first[1]
     assert 2 <= points[1] <= 4
-    assert 10 <= np.diff(points).max() <= int(longest[1])
+    assert 5 <= np.diff(points).max() <= int(longest[1])
 
 
 def test_it_has_no_parameters_and_one_method() -> None:

@@ -44,6 +44,8 @@ _FEWEST_FINITE = 4
 _FEWEST_WINDOW = 2
 _MOST_WINDOW = Fraction(7, 10)
 """The most of what a window has left that one release takes: something may happen right after it."""
+_SMALL = Fraction(1, 3)
+"""Or this part of epsilon: where releases are so small, older ones soon leave the window."""
 
 
 class Auto(StreamStrategy):
@@ -181,7 +183,9 @@ class Auto(StreamStrategy):
     def _spendable(self) -> Fraction:
         """The most that a release may take now."""
         left = self._left(self.time_point)
-        return left if self.window in (None, 1) or self.last is None else self._rounded(_MOST_WINDOW * left)
+        if self.window in (None, 1) or self.last is None:
+            return left
+        return min(left, self._rounded(max(_MOST_WINDOW * left, _SMALL * self.epsilon)))
 
     def _rounded(self, epsilon: Fraction) -> Fraction:
         return epsilon * FINEST / self.epsilon // 1 * self.epsilon / FINEST
@@ -237,8 +241,9 @@ class Auto(StreamStrategy):
             own = np.zeros_like(wanted)
             for number, spent in enumerate(before):
                 own += spent * ((len(before) - number) * interval < window)
-            affordable: Floats = np.clip(part * (epsilon - older - own), 0, wanted)
-            return affordable
+            left = np.maximum(epsilon - older - own, 0)
+            affordable: Floats = np.minimum(left, np.maximum(part * left, float(_SMALL) * epsilon))
+            return np.minimum(affordable, wanted)
 
         return Means(2.0 * window, intervals(window, _FEWEST_WINDOW), epsilon, float(self.sensitivity), shares, granted)
 
