@@ -57,9 +57,12 @@ class Next:
 
 @dataclass(frozen=True)
 class Means:
-    """What there is to spend. `shares(gap, interval, boost)` is the epsilon of the next release and of later ones;
-    `granted(number, when, wanted, before)` what release `number`, `when` points from now, gets of what it wants after
-    those `before`. `scale` is epsilon's unit: the noise of `epsilon` has scale `scale / epsilon`."""
+    """What there is to spend, in the points `ahead`.
+
+    `shares(gap, interval, boost)` is the epsilon of the next release and of later ones;
+    `granted(when, interval, before, wanted)` is what a release `when` points from now gets of what it wants, after
+    those `before` it, which lie `interval` points apart. No release gets less than a tiny part of `least`.
+    """
 
     ahead: float
     intervals: Floats
