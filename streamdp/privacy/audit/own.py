@@ -24,8 +24,9 @@ EPSILON = Fraction(1)
 SEED = 20170601
 TRIALS = 20_000
 CONSISTENCY_TRIALS = 3_000
-RUN_POINTS = 4
-RUN_TRIALS = 2_000
+RUN_POINTS = 2
+RUN_TRIALS = 4_000
+RUN_USERS = 1_000
 
 Scores = tuple[int, ...]
 
@@ -130,17 +131,21 @@ def permute_and_flip_drawn() -> Measurement:
 
 
 def auto_drawn() -> Measurement:
-    """A Monte-Carlo bound on whole runs of the strategy `auto`, with a user there all the time or never."""
+    """A Monte-Carlo bound on whole runs of the strategy `auto`, with one user more all the time or never.
+
+    With so many others that no estimate is cut at zero, which would hide what an adversary sees.
+    """
     # Strategies are made of this package, so they are looked up when they are audited and not before.
     from streamdp.strategies import make_strategy
 
     def run(count: int, source: noise.NoiseSource | None) -> tuple[int, ...]:
         strategy = make_strategy("auto", epsilon=EPSILON, cells=1, horizon=RUN_POINTS, source=source)
         decisions = [strategy.step(np.array([count])) for _ in range(RUN_POINTS)]
-        return tuple(int(np.clip(decision.counts, -1, 2)[0]) for decision in decisions if decision.counts is not None)
+        near = (np.clip(d.counts, RUN_USERS - 1, RUN_USERS + 2) for d in decisions if d.counts is not None)
+        return tuple(int(counts[0]) for counts in near)
 
     source = noise.InsecureSeededSource(SEED)
-    return _bounded(monte_carlo_lower_bound(run, 0, 1, trials=RUN_TRIALS, source=source).epsilon)
+    return _bounded(monte_carlo_lower_bound(run, RUN_USERS, RUN_USERS + 1, trials=RUN_TRIALS, source=source).epsilon)
 
 
 def _neighbouring_scores(candidates: int, monotone: bool) -> tuple[Scores, Scores]:
