@@ -22,8 +22,6 @@ from streamdp.histograms.variance import Variance
 from streamdp.privacy.exact import as_fraction, decimal_text, to_text
 from streamdp.privacy.noise import NoiseSource
 
-STATE_VERSION = 1
-
 Rational = Fraction | Decimal | int | float | str
 Purpose = Literal["release", "decisions", "dissimilarity"]
 Reason = Literal[
@@ -126,6 +124,8 @@ class StreamStrategy(ABC):
     kind: ClassVar[str]
     combines: ClassVar[bool] = False
     """Whether it publishes an estimate from several releases rather than the last one."""
+    state_version: ClassVar[int] = 1
+    """The format of `state()`: raised when what is in it changes, so that an old one is refused with its reason."""
 
     def __init__(self, parameters: Mapping[str, Any], **common: Any) -> None:
         settings = _Settings(**common)
@@ -175,7 +175,7 @@ class StreamStrategy(ABC):
     def state(self) -> dict[str, Any]:
         """All but the last released counts, as JSON. It may hold threshold noise: as private as the input data."""
         return {
-            "version": STATE_VERSION,
+            "version": self.state_version,
             "kind": self.kind,
             "configuration": self._configuration,
             "time_point": self.time_point,
@@ -187,8 +187,11 @@ class StreamStrategy(ABC):
     def from_state(cls, state: Mapping[str, Any], last: Counts | None, **configuration: Any) -> Self:
         """Go on where `state()` was taken, given the last released counts and the keyword arguments of creation."""
         self = cls(**configuration)
-        if state["version"] != STATE_VERSION or state["kind"] != self.kind:
-            raise StreamdpError(f"this is no state of a {self.kind} strategy in format {STATE_VERSION}")
+        if state["version"] != self.state_version or state["kind"] != self.kind:
+            raise StreamdpError(
+                f"this is no state of a strategy {self.kind} in format {self.state_version}; it is one of"
+                f" {state['kind']} in format {state['version']}, for the streamdp that wrote it"
+            )
         if state["configuration"] != self._configuration:
             raise StreamdpError(
                 f"the {self.kind} strategy was configured otherwise when its state was saved; "

@@ -82,10 +82,17 @@ def test_another_configuration_does_not_take_the_state_over() -> None:
     strategy.step(walk(1, 1)[0])
     with pytest.raises(StreamdpError, match="configured otherwise"):
         restore_strategy(**(arguments("dsft") | {"epsilon": 2}), state=strategy.state(), last=strategy.last)
-    with pytest.raises(StreamdpError, match="no state of a dsat strategy"):
+    with pytest.raises(StreamdpError, match="no state of a strategy dsat in format 1; it is one of dsft in format 1"):
         restore_strategy(**arguments("dsat"), state=strategy.state(), last=strategy.last)
     with pytest.raises(StreamdpError, match="last released counts"):
         restore_strategy(**arguments("dsft"), state=strategy.state(), last=None)
+
+
+def test_a_state_in_an_earlier_format_is_refused_with_its_reason() -> None:
+    strategy = make_strategy(**arguments("auto"), source=InsecureSeededSource(1))
+    strategy.step(walk(1, 1)[0])
+    with pytest.raises(StreamdpError, match="auto in format 2; it is one of auto in format 1, for the streamdp that"):
+        restore_strategy(**arguments("auto"), state=strategy.state() | {"version": 1}, last=strategy.last)
 
 
 def test_released_counts_cannot_be_changed_afterwards() -> None:

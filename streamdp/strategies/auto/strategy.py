@@ -71,6 +71,7 @@ class Auto(StreamStrategy):
 
     kind = "auto"
     combines = True
+    state_version = 2
 
     def __init__(self, **common: Unpack[Common]) -> None:
         if common.get("method", "laplace") != "laplace":
