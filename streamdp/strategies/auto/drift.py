@@ -39,7 +39,7 @@ _FURTHEST = 7.0
 _BAND_STEP = 0.2
 """By how much a band's speed changes between two releases, relative to the common one."""
 _LEAST_KNOWN = 0.01
-_MOST_COUNTED = 16.0
+MOST_COUNTED = 16.0
 """A band counts for no more coefficients than this: its coefficients are not alike, and fine bands are no majority."""
 _TINY = 1e-300
 
@@ -67,7 +67,7 @@ class Drift:
         self._of_bands = slowest * np.exp(np.arange(-steps, weights.size + steps) * _SPACING)
         # A coefficient sums the Laplace noise of several cells: the fewer, the more it says by chance.
         alike = bands.sizes / (1 + 1.5 * bands.sizes / bands.sizes.sum())
-        self._counted = np.minimum(alike, _MOST_COUNTED)[:, None]
+        self._counted = np.minimum(alike, MOST_COUNTED)[:, None]
         self._weights = self._history = weights
         self._means: Floats = np.zeros(bands.number)
         self._variances: Floats = np.full(bands.number, _APART**2)

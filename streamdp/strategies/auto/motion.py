@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 
 from streamdp.histograms.bands import Bands, Floats
+from streamdp.strategies.auto.drift import MOST_COUNTED
 
 _COEFFICIENTS = 128
 """Only so many of the coarsest coefficients have models of their own: motion is in them, and a journal keeps them."""
-_RETURNS = (0.5, 2.0, 8.0)
-_TRENDS = (1.0, 4.0, 16.0)
+_RETURNS = np.array([0.5, 2.0, 8.0])
+_TRENDS = np.array([1.0, 4.0, 16.0])
 """How long a deviation or a trend lasts, in silences: releases can tell those apart."""
 _PERIODS = np.array([4, 7, 12, 24, 28, 48, 52, 96, 144, 168, 288, 365], np.float64)
 """Of rhythms, in points: days, weeks and years, in points of the lengths that people choose."""
@@ -32,8 +33,6 @@ _RHYTHM_WANDERS, _RHYTHM_CHANGES = 0.1, 0.05
 """What moves the mean of a rhythm, and the rhythm itself, of its speed."""
 _FORGET, _FORGET_PERIOD = 0.8, 0.95
 """What earlier evidence counts for, at every release: for a way to move, and for the period of a rhythm."""
-_MOST_COUNTED = 16.0
-"""A band counts for no more coefficients than this: they are not independent."""
 _MOST_SAID = 8.0
 """The most that a band says for or against a period at a release: one that jumped knows nothing of it."""
 _BEFORE = (1.0, 0.3, 0.5, 0.5)
@@ -43,11 +42,12 @@ _KEPT, _LARGEST = np.dtype("<f4"), 1e36
 _SAMPLES = 8
 """Of a silence, to see how much the data moves while it lasts."""
 
-_MODELS = 1 + len(_RETURNS) + len(_TRENDS) + len(_PERIODS)
+# Models are rows: wandering, then returns, trends and rhythms.
 _KINDS = np.repeat(np.arange(4), [1, len(_RETURNS), len(_TRENDS), len(_PERIODS)])
-_RETURN, _TREND, _RHYTHM = (slice(*np.flatnonzero(np.diff(np.r_[False, kind == _KINDS, False]))) for kind in (1, 2, 3))
-_LASTS = np.array([*_RETURNS, *_TRENDS])
-_FADING = slice(_RETURN.start, _TREND.stop)
+_MODELS = len(_KINDS)
+_RETURN = slice(1, 1 + len(_RETURNS))
+_TREND = slice(_RETURN.stop, _RETURN.stop + len(_TRENDS))
+_RHYTHM = slice(_TREND.stop, _MODELS)
 
 
 class Motion:
@@ -84,14 +84,14 @@ class Motion:
         covariances[:, :, 0, 0] = variances[self._used]
         # A deviation is as large as it must be to move as far as the speed says, a rhythm in a quarter of its period.
         around = np.zeros(_MODELS)
-        around[_RETURN], around[_RHYTHM] = self._lasts[: len(_RETURNS)] / 2, _PERIODS / 8
+        around[_RETURN], around[_RHYTHM] = _RETURNS * self._pace / 2, _PERIODS / 8
         around = around[:, None] * speeds
         covariances[:, :, 0, 0] += around
         covariances[:, :, 0, 1] -= around
         covariances[:, :, 1, 0] -= around
         covariances[:, :, 1, 1] += around
         covariances[_RHYTHM, :, 2, 2] += around[_RHYTHM]
-        covariances[_TREND, :, 1, 1] += speeds / self._lasts[len(_RETURNS) :, None]
+        covariances[_TREND, :, 1, 1] += speeds / (_TRENDS * self._pace)[:, None]
         self._round()
 
     def correct(self, noisy: Floats, noise: Floats, speeds: Floats, gap: int) -> None:
@@ -110,7 +110,7 @@ class Motion:
         least = np.einsum("mi,mbij,mj->mb", seen, added, seen)
         expected = np.maximum(np.einsum("mbi,mi->mb", told, seen), least) + noise[self._used]
         # All relative to what wandering lets expect: the better forecast is believed, not the bolder one.
-        surprise = np.minimum(self._sizes, _MOST_COUNTED) * self._mean_square(news) / expected[0]
+        surprise = np.minimum(self._sizes, MOST_COUNTED) * self._mean_square(news) / expected[0]
         self._evidence = _FORGET * self._evidence - surprise
         said = np.clip(surprise[0] - surprise[_RHYTHM], -_MOST_SAID, _MOST_SAID).sum(axis=1)
         self._of_periods = _FORGET_PERIOD * self._of_periods + said
@@ -144,19 +144,15 @@ class Motion:
         moved = np.array([self.foreseen(points) for points in samples]) - held
         return self._of_all_bands(differ + self._mean_square(moved).mean(axis=0))
 
-    @property
-    def _lasts(self) -> Floats:
-        """Of deviations and trends, in points."""
-        lasts: Floats = _LASTS * self._pace
-        return lasts
-
     def _turned(self, gap: float) -> Floats:
         """Of each model, how `gap` points turn its numbers into others."""
         turned = np.zeros((_MODELS, 3, 3))
         turned[:, 0, 0] = 1
-        left, angle = np.exp(-gap / self._lasts), 2 * np.pi * gap / _PERIODS
-        turned[_FADING, 1, 1] = left
-        turned[_TREND, 0, 1] = (self._lasts * (1 - left))[len(_RETURNS) :]
+        turned[_RETURN, 1, 1] = np.exp(-gap / (_RETURNS * self._pace))
+        lasts = _TRENDS * self._pace
+        left = np.exp(-gap / lasts)
+        turned[_TREND, 0, 1], turned[_TREND, 1, 1] = lasts * (1 - left), left
+        angle = 2 * np.pi * gap / _PERIODS
         turned[_RHYTHM, 1, 1] = turned[_RHYTHM, 2, 2] = np.cos(angle)
         turned[_RHYTHM, 1, 2], turned[_RHYTHM, 2, 1] = np.sin(angle), -np.sin(angle)
         return turned
@@ -164,11 +160,11 @@ class Motion:
     def _added(self, gap: float) -> Floats:
         """Of each model, the covariances that `gap` points add, for what they move: all that the speed says."""
         added = np.zeros((_MODELS, 3, 3))
-        left, age = np.exp(-gap / self._lasts), gap / self._lasts
         added[0, 0, 0] = 1
         added[_RETURN, 0, 0] = _MEAN_WANDERS
-        added[_RETURN, 1, 1] = ((1 + left) / 2)[: len(_RETURNS)]
-        lasts, left, age = (values[len(_RETURNS) :] for values in (self._lasts, left, age))
+        added[_RETURN, 1, 1] = (1 + np.exp(-gap / (_RETURNS * self._pace))) / 2
+        lasts = _TRENDS * self._pace
+        left, age = np.exp(-gap / lasts), gap / lasts
         velocity = (1 - _TREND_WANDERS) / (2 * lasts**2 * (age - 1 + left))
         added[_TREND, 0, 0] = _TREND_WANDERS + velocity * lasts**2 * (2 * age - 3 + 4 * left - left**2)
         added[_TREND, 0, 1] = added[_TREND, 1, 0] = velocity * lasts * (1 - left) ** 2
@@ -180,10 +176,10 @@ class Motion:
         """Of each model, what its numbers count for in the coefficient, on average over points after the release."""
         reach = np.zeros((_MODELS, 3))
         reach[:, 0] = 1
-        left = np.exp(-points / self._lasts[:, None]).mean(axis=1)
+        reach[_RETURN, 1] = np.exp(-points / (_RETURNS * self._pace)[:, None]).mean(axis=1)
+        lasts = _TRENDS * self._pace
+        reach[_TREND, 1] = lasts * (1 - np.exp(-points / lasts[:, None]).mean(axis=1))
         angle = 2 * np.pi * points / _PERIODS[:, None]
-        reach[_RETURN, 1] = left[: len(_RETURNS)]
-        reach[_TREND, 1] = (self._lasts * (1 - left))[len(_RETURNS) :]
         reach[_RHYTHM, 1], reach[_RHYTHM, 2] = np.cos(angle).mean(axis=1), np.sin(angle).mean(axis=1)
         return reach
 
@@ -194,12 +190,10 @@ class Motion:
 
     def _weights(self) -> Floats:
         logs = np.log(_BEFORE)[_KINDS][:, None] + self._evidence
-        is_told = _SAMPLED * self._pace <= _PERIODS
-        of_periods = np.where(is_told, self._of_periods, -np.inf)
-        most = of_periods.max(initial=0.0, where=is_told)
-        likely = np.exp(of_periods - most)
-        with np.errstate(divide="ignore"):
-            logs[_RHYTHM] += np.log(likely / max(float(likely.sum()), 1e-300))[:, None]
+        of_periods = np.where(_SAMPLED * self._pace <= _PERIODS, self._of_periods, -np.inf)
+        if np.isfinite(of_periods).any():
+            of_periods -= np.logaddexp.reduce(of_periods)
+        logs[_RHYTHM] += of_periods[:, None]
         weights = np.exp(logs - logs.max(axis=0))
         normal: Floats = weights / weights.sum(axis=0)
         return normal
