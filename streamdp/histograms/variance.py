@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from math import ceil, exp, expm1, floor, log10, prod, sqrt
+from math import ceil, floor, log10, prod, sqrt
 from typing import Any
 
 import numpy as np
@@ -17,8 +17,13 @@ _DIGITS = 4
 
 def laplace_variance(scale: Fraction | float) -> float:
     """Of discrete Laplace noise."""
-    rate = 1 / float(scale)
-    return 2 * exp(-rate) / expm1(-rate) ** 2
+    return float(laplace_variances(np.array(1 / float(scale))))
+
+
+def laplace_variances(rates: Floats) -> Floats:
+    """The same for many scales at once, given their inverses: epsilons over a sensitivity."""
+    variances: Floats = 2 * np.exp(-rates) / np.expm1(-rates) ** 2
+    return variances
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,6 +20,11 @@ def test_independent_noise_adds_up_over_the_cells_of_a_range() -> None:
     assert laplace_variance(scale) == pytest.approx(draws.var(), rel=0.03)
 
 
+@pytest.mark.parametrize(("scale", "variance"), [(10**20, 2e40), (Fraction(1, 2), 0.3620308), (Fraction(1, 2000), 0.0)])
+def test_noise_of_any_scale_has_a_variance(scale: Fraction, variance: float) -> None:
+    assert laplace_variance(scale) == pytest.approx(variance, rel=1e-6)
+
+
 def test_a_variance_for_each_band_is_that_of_coefficients_with_it() -> None:
     shape = (6, 4)
     bands = bands_of(shape)

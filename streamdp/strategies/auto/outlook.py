@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from streamdp.histograms.bands import Bands, Floats
+from streamdp.histograms.variance import laplace_variances
 from streamdp.strategies.auto.estimate import Estimate
 
 # Every one at first, then each about a fifth longer than the one before.
@@ -176,5 +177,5 @@ class _Costs:
 
     def _noise(self, epsilon: Floats) -> Floats:
         rate = np.maximum(epsilon, self._means.least * _FINEST) / self._means.sensitivity
-        noise: Floats = (2 * np.exp(-rate) / np.expm1(-rate) ** 2)[:, None] * self._factors
+        noise: Floats = laplace_variances(rate)[:, None] * self._factors
         return noise
