@@ -33,8 +33,6 @@ _EXACT = 4
 """Releases looked at one by one; those after them by the formula for many."""
 _GROUPS = 24
 _FINEST = 1e-7
-MOST = 0.5
-"""The most of epsilon, or of what is left of it, that one release takes while others are to come."""
 
 
 def intervals(span: int, fewest: int) -> Floats:

@@ -15,7 +15,7 @@ from streamdp.histograms.bands import Floats, bands_of
 from streamdp.histograms.variance import Variance, laplace_variance
 from streamdp.privacy.exact import as_fraction, to_text
 from streamdp.strategies.auto.estimate import Estimate
-from streamdp.strategies.auto.outlook import MOST, Means, intervals, next_release
+from streamdp.strategies.auto.outlook import Means, intervals, next_release
 from streamdp.strategies.auto.scales import Scales, range_noise
 from streamdp.strategies.auto.watch import SHARE, Watch
 from streamdp.strategies.base import Charge, Common, StreamStrategy, Verdict
@@ -42,10 +42,10 @@ _POOR = 16
 _FEWEST_FINITE = 4
 """So many releases lie in a horizon even when nothing moves: something may, later."""
 _FEWEST_WINDOW = 2
-_MOST_WINDOW = Fraction(7, 10)
-"""The most of what a window has left that one release takes: something may happen right after it."""
+_MOST, _MOST_WINDOW = Fraction(1, 2), Fraction(7, 10)
+"""The most of what a horizon, or a window, has left that one release takes: something may happen right after it."""
 _SMALL = Fraction(1, 3)
-"""Or this part of epsilon: where releases are so small, older ones soon leave the window."""
+"""In a window, or this part of epsilon: where releases are so small, older ones soon leave the window."""
 
 
 class Auto(StreamStrategy):
@@ -211,7 +211,9 @@ class Auto(StreamStrategy):
 
         def shares(gap: Floats, interval: Floats, boost: Floats) -> tuple[Floats, Floats]:
             accrued = left * gap / ahead
-            epsilon = np.minimum(accrued * boost, np.where(gap >= ahead, left, np.maximum(MOST * left, accrued)))
+            epsilon = np.minimum(
+                accrued * boost, np.where(gap >= ahead, left, np.maximum(float(_MOST) * left, accrued))
+            )
             rest = np.maximum(ahead - gap, 1)
             return epsilon, np.where(ahead > gap, (left - epsilon) * np.minimum(interval / rest, 1), 0)
 
@@ -277,7 +279,7 @@ def largest_share(epsilon: Fraction, span: int, returns: bool) -> Fraction:
     """The most that one release takes while others are to come: more where it `returns`, as in a window."""
     if span == 1:
         return epsilon
-    return epsilon * (_MOST_WINDOW if returns else Fraction(str(MOST)))
+    return epsilon * (_MOST_WINDOW if returns else _MOST)
 
 
 def longest_silence(span: int, returns: bool) -> int:
