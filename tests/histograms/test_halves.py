@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamdp.histograms.bands import bands_of
-from streamdp.histograms.halves import halves_of
+from streamdp.histograms.halves import _paired, halves_of
 from streamdp.histograms.post import consistent_total, nonnegative
 from streamdp.replay.queries import RangeQueries
 
@@ -42,6 +42,19 @@ def test_nothing_is_negative_and_the_sum_stays(shape: tuple[int, ...], seed: int
 def test_counts_that_are_not_negative_stay_as_they_are(shape: tuple[int, ...]) -> None:
     counts = np.random.default_rng(1).poisson(0.5, np.prod(shape)).astype(np.float64)
     np.testing.assert_allclose(positive(counts, shape)[0], counts, atol=1e-9)
+
+
+@pytest.mark.parametrize("shape", [(7,), (6, 5), (3, 1, 5), (12, 2, 3)])
+def test_blocks_are_those_of_the_bands(shape: tuple[int, ...]) -> None:
+    """What is in no coefficient of a step is left alone by it, so the two must pair neighbours in the same way."""
+    bands, halves = bands_of(shape), halves_of(shape)
+    cells = np.random.default_rng(3).normal(size=np.prod(shape))
+    sums = cells.reshape(shape)
+    for step, axis in enumerate(halves._axes, 1):
+        sums = _paired(sums, axis)
+        levels = [bands.levels[place] - 1 - halves._axes[:step].count(place) for place in range(len(shape))]
+        groups, _ = bands.groups(levels)
+        np.testing.assert_allclose(sums.reshape(-1), np.bincount(groups, cells), atol=1e-12)
 
 
 def test_a_negative_sum_is_an_empty_histogram() -> None:

@@ -243,6 +243,19 @@ def test_a_jump_right_after_a_release_is_answered(monkeypatch: pytest.MonkeyPatc
     assert np.mean(guarded) < 0.4 * np.mean([error_after_a_jump(seed) for seed in range(5)])
 
 
+@pytest.mark.parametrize("speed", [0.0, 0.02, 0.3])
+def test_no_release_takes_nearly_all_that_a_window_has_left(speed: float) -> None:
+    strategy = build(2, window=40)
+    releases = 0
+    for point, counts in enumerate(moving(speed, 300, users=200_000), 1):
+        left, last = strategy._left(point), strategy.last
+        decision = strategy.step(counts)
+        if decision.fresh and last is not None:
+            releases += 1
+            assert decision.epsilon <= min(left, max(left * Fraction(7, 10), strategy.epsilon / 3))
+    assert releases > 10
+
+
 def test_a_release_that_would_be_noise_waits() -> None:
     strategy = build(3, window=60)
     strategy.step(np.full(CELLS, 200))

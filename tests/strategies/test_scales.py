@@ -9,7 +9,7 @@ import pytest
 import streamdp.histograms.laplace as laplace_module
 from streamdp.histograms.bands import bands_of
 from streamdp.privacy.noise import InsecureSeededSource, discrete_laplace
-from streamdp.strategies.auto.scales import Scales, cell_share
+from streamdp.strategies.auto.scales import Scales, cell_share, range_noise
 
 WIDE = [(64, 64), (1024,), (100, 60), (48, 24, 24)]
 NARROW = [(4,), (8, 8), (10, 10), (2,) * 6]
@@ -22,6 +22,14 @@ def test_wide_histograms_have_groups(shape: tuple[int, ...]) -> None:
     assert 1 < scales.groups < np.prod(shape) / 4
     energy = bands_of(shape).energy
     assert energy @ scales.factors() < 0.95 * energy.sum()
+
+
+@pytest.mark.parametrize("shape", [*WIDE, *NARROW])
+def test_the_noise_of_a_range_is_that_of_a_release(shape: tuple[int, ...]) -> None:
+    bands, epsilon = bands_of(shape), Fraction(1, 50)
+    scales = Scales(bands)
+    noise = scales.noise(1 / (epsilon * (1 - scales.share)))
+    assert range_noise(shape, epsilon) == pytest.approx(np.sqrt(bands.energy @ noise), rel=0.01)
 
 
 @pytest.mark.parametrize("shape", NARROW)
