@@ -15,6 +15,8 @@ from streamdp.daemon.publisher import Publisher
 from streamdp.domain import Attribute, Domain, View
 from streamdp.engine import Topics
 from streamdp.errors import StreamdpError
+from streamdp.histograms.bands import bands_of
+from streamdp.histograms.variance import Variance
 from streamdp.journal import StoredMessage
 from streamdp.observe.board import MOST_ALONG, MOST_JOBS, Board, summary
 from streamdp.observe.health import FRESH_SECONDS, Health
@@ -83,7 +85,7 @@ class TestHealth:
             health.close()
 
 
-def release(view: View, counts: np.ndarray, time_point: int = 1, encoding="auto") -> list[messages.Decoded]:
+def release(view: View, counts: np.ndarray, time_point: int = 1, encoding="auto", **more) -> list[messages.Decoded]:
     header = {
         "kind": "release",
         "histogram": view.name,
@@ -97,6 +99,7 @@ def release(view: View, counts: np.ndarray, time_point: int = 1, encoding="auto"
         "noise_scale": "10/1",
         "method": "laplace",
         "view": view.describe(),
+        **more,
     }
     return [messages.decode(part) for part in messages.encode_release(header, counts, encoding)]
 
@@ -138,6 +141,21 @@ class TestBoard:
         parts = release(view, np.arange(view.cells), encoding="json")
         assert len(parts) > 1
         assert [board.take(part) is None for part in parts] == [True] * (len(parts) - 1) + [False]
+
+    def test_the_margin_of_a_release_grows_with_every_point_that_closes(self):
+        view = View("wards", DOMAIN, ["ward"])
+        bands = bands_of(view.shape).number
+        variance = Variance(view.shape, np.full(bands, 4.0), np.full(bands, 3.0))
+        board = Board({}, [view])
+        board.take(release(view, np.array([1, 2, 3]), variance=variance.to_json())[0])
+        margins = []
+        for time_point in (1, 2, 5):
+            head = {"kind": "head", "time_point": time_point, "closed": 1_000 * time_point, "ended": False}
+            board.take(messages.decode(messages.encode(head)))
+            margins.append(board.status()["histograms"][0]["release"]["total_off"])
+        meant = [1.96 * variance.standard_error([slice(None)], age) for age in (0, 1, 4)]
+        assert margins == pytest.approx(meant, rel=0.01)
+        assert board.status()["histograms"][0]["release"]["time_point"] == 1
 
     def test_an_unchanged_status_is_only_its_version(self):
         view = View("wards", DOMAIN, ["ward"])
