@@ -22,21 +22,22 @@ from streamdp.strategies.base import Charge, Common, StreamStrategy, Verdict
 
 # Charges are multiples of this fraction of epsilon, so that exact sums stay short.
 FINEST = 2**20
-_FIRST = 1.5
-"""The first release gets this part of epsilon, over the square root of the horizon or of the window."""
+_USUAL = 1.5
+"""A release that must tell something takes this part of epsilon, over the square root of the horizon or of the window:
+enough of it, and little enough that hardly anything is lost by it."""
+_SMALLER, _WIDER = 0.3, 0.7
+"""The powers by which the first one takes more, where epsilon is smaller than 1 or the histogram wide."""
 _READABLE = 5.0
-"""Or more, where a random range has more noise than so many users even with all of epsilon: then fewer releases pay."""
-_MORE = 0.35
-"""The power of that noise by which it gets more."""
+"""A histogram is wide when at epsilon 1 a random range has more noise than so many users."""
 _SECOND = 4
-"""The second, soon after it, at least this part of that."""
+"""The second, soon after it, takes at least this part of the usual."""
 _WATCHES = 3
 """The most that a horizon pays for; a window never meets two."""
 _WATCHED = 5
 """A shorter silence does not need one to begin."""
 _SHORTEST_SPAN = 8
 _USEFUL = 8
-"""After a cry comes a release of at least this part of the first one, or there is no use in asking."""
+"""After a cry comes a release of at least this part of the usual one, or there is no use in asking."""
 _POOR = 16
 """A release that gets less than this part of what it was meant to get would be noise; it waits until there is more."""
 _FEWEST_FINITE = 4
@@ -84,8 +85,8 @@ class Auto(StreamStrategy):
         self._last_release = 0
         self._gap = 0
         self._due = 1
-        self._first = first_share(self.epsilon, self.span, self.window is not None, self.shape)
-        self._wanted = self._first
+        self._usual = usual_share(self.epsilon, self.span, self.window is not None)
+        self._wanted = first_share(self.epsilon, self.span, self.window is not None, self.shape)
         self._interval = 1
         self._watch = Watch(self._bands, self.epsilon * SHARE, self.sensitivity, self.span)
         self._watches_left = 0
@@ -117,14 +118,14 @@ class Auto(StreamStrategy):
         if not self._watch.cries(counts, published, threshold, self.time_point):
             return Verdict("below", threshold=threshold, charges=charges)
         accrued = self._wanted * gap / (self._due - self._last_release)
-        self._wanted = max(self._rounded(accrued), self._first / 2)
+        self._wanted = max(self._rounded(accrued), self._usual / 2)
         epsilon = min(max(self._affordable(), self.epsilon / FINEST), self._spendable())
         return Verdict("above", epsilon, threshold, charges)
 
     def _is_watched(self) -> bool:
         """Whether a watch is on, or may begin, and a release could follow its cry: all of it public."""
         price = self._watch.epsilon if self.window is None and not self._watch.is_on else Fraction(0)
-        if self._left(self.time_point) - price < self._first / _USEFUL:
+        if self._left(self.time_point) - price < self._usual / _USEFUL:
             return False
         if self._watch.is_on:
             return True
@@ -202,7 +203,7 @@ class Auto(StreamStrategy):
         wanted = Fraction(round(following.epsilon / float(self.epsilon) * FINEST), FINEST) * self.epsilon
         if not self._gap:
             # One release tells nothing of drift: the second follows soon, and must be able to see it.
-            wanted = max(wanted, self._first / _SECOND)
+            wanted = max(wanted, self._usual / _SECOND)
         self._wanted = max(wanted, self.epsilon / FINEST)
 
     def _finite_means(self) -> Means:
@@ -290,15 +291,24 @@ def longest_silence(span: int, returns: bool) -> int:
 def busy_share(epsilon: Fraction, span: int, returns: bool, shape: tuple[int, ...]) -> Fraction:
     """What a release costs when every point is released: what the first two leave, shared equally."""
     first = first_share(epsilon, span, returns, shape)
-    left = epsilon - first - first / _SECOND
+    left = epsilon - first - usual_share(epsilon, span, returns) / _SECOND
     return left / (span - 2) if left > 0 and span > 2 else first
 
 
 def first_share(epsilon: Fraction, span: int, returns: bool, shape: tuple[int, ...]) -> Fraction:
-    """What the first release costs: enough to begin with, and little enough that hardly anything is lost by it.
+    """What the first release costs: more than usual for a small epsilon or a wide histogram.
 
-    More of a small epsilon, or for a wide histogram: the more noise, the fewer releases pay.
+    The more noise, the fewer releases pay; and if there is to be but one good one, it had better be the first.
     """
-    noise = max(range_noise(shape, epsilon) / _READABLE, 1.0)
-    share = epsilon * Fraction(ceil(_FIRST * noise**_MORE / sqrt(span) * FINEST), FINEST)
+    more = max(1 / float(epsilon), 1.0) ** _SMALLER * max(range_noise(shape, Fraction(1)) / _READABLE, 1.0) ** _WIDER
+    return _part(epsilon, span, returns, _USUAL * more)
+
+
+def usual_share(epsilon: Fraction, span: int, returns: bool) -> Fraction:
+    """What a release costs that must tell something: one that answers a cry gets at least half of it."""
+    return _part(epsilon, span, returns, _USUAL)
+
+
+def _part(epsilon: Fraction, span: int, returns: bool, part: float) -> Fraction:
+    share = epsilon * Fraction(ceil(part / sqrt(span) * FINEST), FINEST)
     return min(share, largest_share(epsilon, span, returns))
