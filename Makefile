@@ -74,8 +74,8 @@ bench: install $(BENCH)/.installed $(BENCH)-kmeans/.installed $(BENCH)-privpfc/.
 	$(BIN)/python benchmarks/privpfc.py --peer $(BENCH)-privpfc/bin/python
 	$(BIN)/python benchmarks/histograms.py
 	$(BIN)/python benchmarks/copula.py --peer $(BENCH)-copula/bin/python
-	$(BIN)/python benchmarks/strategies.py
-	$(BIN)/python benchmarks/strategies.py --held-out --peer $(BENCH)-strategies/bin/python
+	$(BIN)/python benchmarks/strategies.py --peer $(BENCH)-strategies/bin/python
+	$(BIN)/python benchmarks/strategies.py --peer $(BENCH)-strategies/bin/python --held-out
 	$(BIN)/python benchmarks/personalized.py
 
 docs: install ## regenerate the pages that are made from the code

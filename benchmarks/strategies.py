@@ -1,7 +1,7 @@
 """How far every strategy is from the best one tuned in hindsight: the table and the plot of docs/strategies.md.
 
-    python benchmarks/strategies.py [--quick] [--again auto] [--write-docs]
-    python benchmarks/strategies.py --held-out --peer .bench-venv-strategies/bin/python
+    python benchmarks/strategies.py --peer .bench-venv-strategies/bin/python [--quick] [--again auto] [--write-docs]
+    python benchmarks/strategies.py --peer .bench-venv-strategies/bin/python --held-out
 
 For every trace, epsilon 0.1 and 1, a finite horizon and windows of 20 and 100 points: each strategy's parameters are
 searched on the trace itself (`streamdp compare --tune`), and its error is divided by that of the best one. `auto`,
@@ -134,7 +134,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="five traces, fewer runs")
     parser.add_argument("--held-out", action="store_true", help="the two traces that are kept apart, and only those")
-    parser.add_argument("--peer", help="interpreter with benchmarks/requirements-strategies.txt, for --held-out")
+    parser.add_argument("--peer", help="interpreter with benchmarks/requirements-strategies.txt, for some real data")
     parser.add_argument("--data", type=Path, default=Path("../shared/data"), help="folder with flu/")
     parser.add_argument("--folder", type=Path, default=Path("build/strategies"), help="traces and results")
     parser.add_argument("--traces", help="only these, as in taxi,flu")
@@ -142,7 +142,7 @@ def main() -> int:
     parser.add_argument("--processes", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--write-docs", action="store_true", help="put tables and plot into docs/")
     given = parser.parse_args()
-    chosen = held_out(given.peer) if given.held_out else sources(given.data)
+    chosen = held_out(given.peer) if given.held_out else sources(given.data, given.peer)
     wanted = given.traces.split(",") if given.traces else QUICK if given.quick and not given.held_out else None
     chosen = [source for source in chosen if wanted is None or source.name in wanted]
     given.folder.mkdir(parents=True, exist_ok=True)

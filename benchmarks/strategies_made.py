@@ -155,6 +155,21 @@ def launch(draws: Draws, users: int, points: int) -> Iterator[Integers]:
         yield np.where((where // 10 < 3) & down, ABSENT, where)
 
 
+def crowds(draws: Draws, users: int, points: int) -> Iterator[Integers]:
+    """A city whose people walk about and whose events, at times nobody knows, gather a part of them for a while."""
+    home = draws.choices(hill((12, 12), 5, 6, 3), users)
+    where, until = home.copy(), np.zeros(users, np.int64)
+    for point in range(points):
+        yield where.copy()
+        walks = draws.yes(0.01, users)
+        home = np.where(walks, draws.choices(hill((12, 12), 5, 6, 3), users), home)
+        if draws.yes(0.04, 1)[0]:
+            place, lasts, part = draws.integers(144, 1)[0], 4 + draws.integers(9, 1)[0], draws.uniforms(1)[0]
+            goes = draws.yes(0.03 + 0.12 * part, users) & (until <= point)
+            where, until = np.where(goes, place, where), np.where(goes, point + lasts, until)
+        where = np.where(until <= point, home, where)
+
+
 DRIFT = scenario("drift", "random steps with a wind, on many cells", 50_000, 300, (64, 64), drift)
 SEASONS = scenario("seasons", "a slow and a fast swing", 15_000, 300, (8, 6), seasons)
 REGIMES = scenario("regimes", "stillness, a rush, slow change, among few", 1_000, 300, (4, 4), regimes)
@@ -164,3 +179,4 @@ STILL_WIDE = scenario("still_wide", "nothing ever changes, on many cells", 5_000
 LAUNCH = scenario(
     "launch", "a service that grows, fails in part and is found by a crowd", 30_000, 300, (10, 10), launch
 )
+CROWDS = scenario("crowds", "a city with events at times that nobody knows", 60_000, 300, (12, 12), crowds)

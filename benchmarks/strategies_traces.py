@@ -59,8 +59,8 @@ class Source:
         return truth
 
 
-def sources(data: Path) -> list[Source]:
-    """The five fixtures at sizes that tell strategies apart, the flu, and made-up ones of other kinds."""
+def sources(data: Path, peer: str | None = None) -> list[Source]:
+    """The five fixtures at sizes that tell strategies apart, real data, and made-up ones of other kinds."""
     fixtures = SCENARIOS
     return [
         Source(fixtures["taxi"], 20_000, 336),
@@ -76,6 +76,8 @@ def sources(data: Path) -> list[Source]:
         _as_is(made.STILL, moving=False),
         _as_is(made.STILL_WIDE, moving=False),
         Source(fixtures["census"], 100_000, 200, "people", label="census_wide"),
+        _as_is(real.flights(peer)),
+        _as_is(made.LAUNCH),
     ]
 
 
@@ -84,7 +86,7 @@ QUICK = ("taxi", "outbreak", "flu", "regimes", "still")
 
 def held_out(peer: str | None) -> list[Source]:
     """Kept apart while a strategy is worked on; measured last and once."""
-    return [_as_is(real.flights(peer)), _as_is(made.LAUNCH)]
+    return [_as_is(real.workers(peer)), _as_is(made.CROWDS)]
 
 
 def _as_is(scenario: Scenario, moving: bool = True) -> Source:

@@ -20,7 +20,7 @@ import strategies_real as real
 from strategies_report import Setting, passed, plot, ratios, tables, write_docs
 from strategies_traces import Source
 
-MADE = [made.DRIFT, made.SEASONS, made.REGIMES, made.LARGE, made.STILL, made.STILL_WIDE, made.LAUNCH]
+MADE = [made.DRIFT, made.SEASONS, made.REGIMES, made.LARGE, made.STILL, made.STILL_WIDE, made.LAUNCH, made.CROWDS]
 SETTINGS = [Setting(None, "0.1"), Setting(20, "1")]
 
 
@@ -65,6 +65,8 @@ def test_data_that_is_not_there_is_named(tmp_path):
         Source(real.flu(tmp_path), 50, 3).truth(tmp_path)
     with pytest.raises(ConfigurationError, match="--peer"):
         Source(real.flights(None), 50, 3).truth(tmp_path)
+    with pytest.raises(ConfigurationError, match="--peer"):
+        Source(real.workers(None), 50, 3).truth(tmp_path)
 
 
 def results(auto, still=1.0):
