@@ -25,9 +25,9 @@ FINEST = 2**20
 _USUAL = 1.5
 """A release that must tell something takes this part of epsilon, over the square root of the horizon or of the window:
 enough of it, and little enough that hardly anything is lost by it."""
-_SMALLER, _WIDER = 0.3, 0.7
+_SMALLER, _WIDER = 0.3, 0.9
 """The powers by which the first one takes more, where epsilon is smaller than 1 or the histogram wide."""
-_READABLE = 5.0
+_READABLE = 8.0
 """A histogram is wide when at epsilon 1 a random range has more noise than so many users."""
 _SECOND = 4
 """The second, soon after it, takes at least this part of the usual."""
