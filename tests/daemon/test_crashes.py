@@ -65,13 +65,13 @@ def killed_twice_at(stream: Stream, step: str) -> None:
 @pytest.mark.parametrize("step", ["commit.before", "journal.commit.written", "publish.before:3", "checkpoint.after"])
 @pytest.mark.parametrize("guarantee", ["window = 20", "horizon = 10000"])
 def test_auto_killed_at_a_named_step(tmp_path, step, guarantee):
-    killed_twice_at(Stream(tmp_path, strategy="auto", parameters="", guarantee=guarantee), step)
+    killed_twice_at(Stream(tmp_path, **AUTO, guarantee=guarantee), step)
 
 
 @pytest.mark.parametrize("step", ["commit.before", "journal.commit.written", "publish.before:3"])
 def test_auto_killed_while_it_watches(tmp_path, step):
     """So large an epsilon that a few hundred users are enough to be watched, once they rest."""
-    stream = Stream(tmp_path, strategy="auto", parameters="", epsilon="400", guarantee="window = 100")
+    stream = Stream(tmp_path, **WATCHED)
     stream.feed(400)
     stream.run_until(points=40)
     assert "decisions" in {purpose for *_, purpose in stream.told_charges()}
@@ -95,13 +95,19 @@ def campaign(stream: Stream, kills: int, seed: int, longest: float = 2.0) -> Non
     stream.check()
 
 
-@pytest.mark.parametrize("seed", [1, 2])
-def test_killed_at_random(tmp_path, seed):
-    campaign(Stream(tmp_path), kills=15, seed=seed)
+DSAT_W: dict[str, str] = {}
+AUTO = {"strategy": "auto", "parameters": ""}
+WATCHED = AUTO | {"epsilon": "400", "guarantee": "window = 100"}
+
+
+@pytest.mark.parametrize("seed, settings", [(1, DSAT_W), (2, AUTO)], ids=["dsat_w", "auto"])
+def test_killed_at_random(tmp_path, seed, settings):
+    campaign(Stream(tmp_path, **settings), kills=15, seed=seed)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(3_600)
-@pytest.mark.parametrize("seed", range(10, 20))
-def test_killed_five_hundred_times(tmp_path, seed):
-    campaign(Stream(tmp_path), kills=50, seed=seed)
+@pytest.mark.parametrize("settings", [DSAT_W, AUTO, WATCHED], ids=["dsat_w", "auto", "watched"])
+@pytest.mark.parametrize("seed", range(10, 14))
+def test_killed_six_hundred_times(tmp_path, seed, settings):
+    campaign(Stream(tmp_path, **settings), kills=50, seed=seed)
