@@ -157,12 +157,12 @@ def launch(draws: Draws, users: int, points: int) -> Iterator[Integers]:
 
 def crowds(draws: Draws, users: int, points: int) -> Iterator[Integers]:
     """A city whose people walk about and whose events, at times nobody knows, gather a part of them for a while."""
-    home = draws.choices(hill((12, 12), 5, 6, 3), users)
-    where, until = home.copy(), np.zeros(users, np.int64)
+    city = hill((12, 12), 5, 6, 3)
+    where = home = draws.choices(city, users)
+    until = np.zeros(users, np.int64)
     for point in range(points):
-        yield where.copy()
-        walks = draws.yes(0.01, users)
-        home = np.where(walks, draws.choices(hill((12, 12), 5, 6, 3), users), home)
+        yield where
+        home = np.where(draws.yes(0.01, users), draws.choices(city, users), home)
         if draws.yes(0.04, 1)[0]:
             place, lasts, part = draws.integers(144, 1)[0], 4 + draws.integers(9, 1)[0], draws.uniforms(1)[0]
             goes = draws.yes(0.03 + 0.12 * part, users) & (until <= point)

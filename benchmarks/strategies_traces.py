@@ -59,7 +59,7 @@ class Source:
         return truth
 
 
-def sources(data: Path, peer: str | None = None) -> list[Source]:
+def sources(data: Path, peer: str | None) -> list[Source]:
     """The five fixtures at sizes that tell strategies apart, real data, and made-up ones of other kinds."""
     fixtures = SCENARIOS
     return [
