@@ -13,6 +13,11 @@ from streamdp.daemon.steps import STEPS
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
+DSAT_W: dict[str, str] = {}
+AUTO = {"strategy": "auto", "parameters": ""}
+WATCHED = AUTO | {"epsilon": "400", "guarantee": "window = 100"}
+"""So large an epsilon that a few hundred users are enough to be watched, once they rest."""
+
 
 def kill_at(stream: Stream, step: str) -> None:
     """A daemon that kills itself at the step, while records keep coming."""
@@ -70,7 +75,6 @@ def test_auto_killed_at_a_named_step(tmp_path, step, guarantee):
 
 @pytest.mark.parametrize("step", ["commit.before", "journal.commit.written", "publish.before:3"])
 def test_auto_killed_while_it_watches(tmp_path, step):
-    """So large an epsilon that a few hundred users are enough to be watched, once they rest."""
     stream = Stream(tmp_path, **WATCHED)
     stream.feed(400)
     stream.run_until(points=40)
@@ -93,11 +97,6 @@ def campaign(stream: Stream, kills: int, seed: int, longest: float = 2.0) -> Non
     stream.run_until(points=3)
     assert_prefix(before, stream.outputs())
     stream.check()
-
-
-DSAT_W: dict[str, str] = {}
-AUTO = {"strategy": "auto", "parameters": ""}
-WATCHED = AUTO | {"epsilon": "400", "guarantee": "window = 100"}
 
 
 @pytest.mark.parametrize("seed, settings", [(1, DSAT_W), (2, AUTO)], ids=["dsat_w", "auto"])
