@@ -13,7 +13,8 @@ import streamdp.strategies.auto.strategy as strategy_module
 from streamdp.errors import ConfigurationError
 from streamdp.privacy.noise import InsecureSeededSource, discrete_laplace
 from streamdp.strategies import Auto, Decision, make_strategy, restore_strategy
-from streamdp.strategies.auto import first_share, largest_share
+from streamdp.strategies.auto import busy_share, first_share, largest_share
+from streamdp.strategies.auto.strategy import usual_share
 
 CELLS = 64
 SPANS: list[dict[str, int]] = [{"horizon": 60}, {"window": 20}]
@@ -113,6 +114,18 @@ def test_the_first_share_is_larger_where_fewer_releases_pay(returns: bool) -> No
     assert share("1/10", (16,)) == pytest.approx(2 * plain, rel=0.01)
     assert share("1/1000", (64, 64), 4) == float(largest_share(Fraction(1), 4, returns)) == (0.7 if returns else 0.5)
     assert share("1/1000", (64, 64), 1) == 1
+
+
+@pytest.mark.parametrize("span", [{"horizon": 200}, {"window": 200}])
+def test_the_second_release_can_see_whether_anything_moved(span: dict[str, int]) -> None:
+    """Whatever the schedule would give it. `check` counts on it when it says what is left for later ones."""
+    strategy = build(**span, cells=4096)
+    usual = usual_share(strategy.epsilon, 200, "window" in span)
+    fresh = [decision for decision in (strategy.step(np.full(4096, 30)) for _ in range(6)) if decision.fresh]
+    assert fresh[1].epsilon > usual / 4 - Fraction(1, strategy_module.FINEST)
+    first, each = (share(strategy.epsilon, 200, "window" in span, (4096,)) for share in (first_share, busy_share))
+    assert fresh[0].epsilon == first > usual
+    assert first + usual / 4 + 198 * each == strategy.epsilon
 
 
 def test_a_large_first_share_makes_no_later_ones_large(monkeypatch: pytest.MonkeyPatch) -> None:
