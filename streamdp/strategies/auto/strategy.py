@@ -32,7 +32,9 @@ _READABLE = 8.0
 _SECOND = 4
 """The second, soon after it, takes at least this part of the usual."""
 _WATCHES = 3
-"""The most that a horizon pays for; a window never meets two."""
+"""A horizon pays for so many of the dearest, or for more that are cheaper; a window never meets two."""
+_ANSWERS = 10
+"""What answers a cry leaves as much for each of those that may come, but for no more than so many."""
 _WATCHED = 5
 """A shorter silence does not need one to begin."""
 _SHORTEST_SPAN = 8
@@ -55,13 +57,13 @@ class Auto(StreamStrategy):
     Guarantee: that of the Laplace mechanism in every release and of the sparse vector in every watch, composed
     adaptively. When a release is scheduled and what it may spend is a function of the time and of what was published,
     never of the data; between two of them a `Watch` may look at the data and cry, which brings the next one forward: a
-    watch costs a fiftieth of `epsilon`, once, however often it is asked. Given what was published before, a release of
-    `e` costs `e` (`Scales`, sensitivity `m`). Along every history, in exact rationals, the releases and watches of a
-    finite horizon spend at most `epsilon` together. Under w-event no `w` consecutive points meet two watches, because
-    after one cried the next begins `w` points later or never, and the releases in them spend at most what `epsilon`
-    has left beside one; so they too spend at most `epsilon`. The product of the likelihood ratios is then at most
-    `exp(epsilon)`, whichever history it was. What is published is a function of noisy releases and of cries, so it
-    costs nothing more.
+    watch costs a fiftieth of `epsilon` or less, as the first release decided, once, however often it is asked. Given
+    what was published before, a release of `e` costs `e` (`Scales`, sensitivity `m`). Along every history, in exact
+    rationals, the releases and watches of a finite horizon spend at most `epsilon` together. Under w-event no `w`
+    consecutive points meet two watches, because after one cried the next begins `w` points later or never, and the
+    releases in them spend at most what `epsilon` has left beside one; so they too spend at most `epsilon`. The product
+    of the likelihood ratios is then at most `exp(epsilon)`, whichever history it was. What is published is a function
+    of noisy releases and of cries, so it costs nothing more.
 
     What it does: it learns from releases how fast the data moves (`Drift`) and in what manner (`Motion`), keeps
     the best estimate of the data for every scale (`Estimate`), and looks for the interval between releases under which
@@ -72,7 +74,7 @@ class Auto(StreamStrategy):
 
     kind = "auto"
     combines = True
-    state_version = 2
+    state_version = 3
 
     def __init__(self, **common: Unpack[Common]) -> None:
         if common.get("method", "laplace") != "laplace":
@@ -90,8 +92,10 @@ class Auto(StreamStrategy):
         self._interval = 1
         self._watch = Watch(self._bands, self.epsilon * SHARE, self.sensitivity, self.span)
         self._watches_left = 0
+        self._cried = False
 
     def _decide(self, counts: Counts) -> Verdict:
+        self._cried = False
         if self.time_point == self.horizon:
             left = self._left(self.time_point)
             return Verdict("final", left) if left else Verdict("cut_off")
@@ -119,29 +123,35 @@ class Auto(StreamStrategy):
             return Verdict("below", threshold=threshold, charges=charges)
         accrued = self._wanted * gap / (self._due - self._last_release)
         self._wanted = max(self._rounded(accrued), self._usual / 2)
+        if self.window is None:
+            answers = min(self._watches_left + 1, _ANSWERS)
+            self._wanted = min(self._wanted, self._rounded(self._left(self.time_point) / answers))
+        self._cried = True
         epsilon = min(max(self._affordable(), self.epsilon / FINEST), self._spendable())
         return Verdict("above", epsilon, threshold, charges)
 
     def _is_watched(self) -> bool:
+        return self._can_watch() and (self._watch.is_on or self._due - self._last_release >= _WATCHED)
+
+    def _can_watch(self) -> bool:
         """Whether a watch is on, or may begin, and a release could follow its cry: all of it public."""
         price = self._watch.epsilon if self.window is None and not self._watch.is_on else Fraction(0)
         if self._left(self.time_point) - price < self._usual / _USEFUL:
             return False
-        if self._watch.is_on:
-            return True
-        if not self._watches_left or self._due - self._last_release < _WATCHED:
-            return False
-        return self.window is None or not self._watch.ended or self.time_point >= self._watch.ended + self.window
+        if self._watch.is_on or not self._watches_left:
+            return self._watch.is_on
+        return self.window is None or self._watch.ended_since(self.time_point - self.window) < self._watches_left
 
     def _absorb(self, noisy: Noisy, epsilon: Fraction) -> Noisy:
         assert noisy.scale is not None  # cells have Laplace noise
         if self.last is None:
             estimate = self._estimate.begin(noisy.counts, noisy.scale)
             if self.span >= _SHORTEST_SPAN and self._watch.is_worth_while(float(noisy.counts.sum())):
-                self._watches_left = _WATCHES
+                for_watches = self.epsilon * SHARE * (_WATCHES if self.window is None else 1)
+                self._watches_left = int(for_watches / self._watch.epsilon)
         else:
             self._gap = self.time_point - self._last_release
-            estimate = self._estimate.correct(self.last, noisy.counts, noisy.scale, self._gap)
+            estimate = self._estimate.correct(self.last, noisy.counts, noisy.scale, self._gap, self._cried)
         self._last_release = self.time_point
         self._spent.append((self.time_point, epsilon))
         self._spent = [(point, spent) for point, spent in self._spent if self._counts_at(point, self.time_point)]
@@ -162,8 +172,8 @@ class Auto(StreamStrategy):
 
     @property
     def _for_releases(self) -> Fraction:
-        """All of epsilon, or in a window what a watch leaves of it; a horizon pays for each as it begins."""
-        return self.epsilon if self.window is None or not self._watches_left else self.epsilon - self._watch.epsilon
+        """All of epsilon, or in a window what its watches leave of it; a horizon pays for each as it begins."""
+        return self.epsilon if self.window is None else self.epsilon - self._watches_left * self._watch.epsilon
 
     def _affordable(self) -> Fraction:
         """What was wanted; in a window, no more than leaves as much for every release until older ones are forgotten.
@@ -197,7 +207,8 @@ class Auto(StreamStrategy):
         if self.time_point == self.horizon or (self.window is None and not self._left(self.time_point)):
             return
         means = self._finite_means() if self.window is None else self._window_means(self.window)
-        following = next_release(self._bands, self._estimate, self._gap, means)
+        watch = self._watch if self._can_watch() else None
+        following = next_release(self._bands, self._estimate, self._gap, means, watch)
         self._due = self.time_point + following.gap
         self._interval = following.interval
         wanted = Fraction(round(following.epsilon / float(self.epsilon) * FINEST), FINEST) * self.epsilon

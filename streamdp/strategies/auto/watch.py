@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from fractions import Fraction
-from math import log, pi, prod, sqrt
+from math import ceil, log, pi, prod, sqrt
 from typing import Any
 
 import numpy as np
 
 from streamdp.histograms import Counts
 from streamdp.histograms.bands import Bands, Floats
+from streamdp.privacy.exact import as_fraction, to_text
 from streamdp.privacy.noise import NoiseSource
 from streamdp.privacy.sparse_vector import SparseVector, noise_scales
 from streamdp.strategies.statistic import L1Distance
 
 SHARE = Fraction(1, 50)
-"""What one watch costs, of epsilon."""
+"""The most that one watch costs, of epsilon."""
 _GROUPS = 32
 """At most; fewer where axes cannot be halved."""
 _FALSE = 0.05
@@ -24,7 +25,11 @@ _FALSE = 0.05
 _FORESEEN = 2.0
 """So many times the distance that is foreseen is nothing to cry for: the next release will tell."""
 _VISIBLE = 0.25
-"""A watch is worth its price when it sees this part of everybody move."""
+"""A watch is worth its price when it sees that this part of everybody is elsewhere."""
+_SEEN = 0.1
+"""Where it would see less than this part of them, a cheaper one does."""
+_CHEAPEST, _STEPS = 1 / 50, 2**10
+"""The cheapest, of the dearest; and prices are multiples of this fraction of that, so that exact sums stay short."""
 
 
 class Watch:
@@ -36,29 +41,50 @@ class Watch:
     """
 
     def __init__(self, bands: Bands, epsilon: Fraction, sensitivity: int, span: int) -> None:
-        self.epsilon = epsilon
-        self.ended = 0
-        """The point at which the last one cried; 0 when none has."""
-        self._sensitivity = sensitivity
+        """`epsilon` is the most that one costs."""
+        self._sensitivity, self._span = sensitivity, span
+        self._cost(epsilon)
+        self._ended: list[int] = []
+        """The points at which one cried, of a span."""
         levels = _levels(bands)
         self._distance = L1Distance(prod(bands.shape), bands.groups(levels)[0])
         self._energy: Floats = np.array([bands.energy_of(block) for block in bands.blocks(levels)])
-        of_threshold, of_query = noise_scales(epsilon, sensitivity, 1, False)
-        self._margin = float(of_query) * log(span / _FALSE) + float(of_threshold) * log(1 / _FALSE)
         self._sparse_vector: SparseVector | None = None
+
+    def _cost(self, epsilon: Fraction) -> None:
+        self.epsilon = epsilon
+        """What one costs."""
+        of_threshold, of_query = noise_scales(epsilon, self._sensitivity, 1, False)
+        self._margin = float(of_query) * log(self._span / _FALSE) + float(of_threshold) * log(1 / _FALSE)
 
     @property
     def is_on(self) -> bool:
         return self._sparse_vector is not None
 
     def is_worth_while(self, total: float) -> bool:
-        """Whether it could see anything through its noise among so many records."""
-        return self._margin < _VISIBLE * total
+        """Whether it could see anything through its noise among so many records; the more, the less it then costs."""
+        if self._margin >= _VISIBLE * total:
+            return False
+        part = min(max(self._margin / (_SEEN * total), _CHEAPEST), 1.0)
+        self._cost(self.epsilon * Fraction(ceil(part * _STEPS), _STEPS))
+        return True
 
     def threshold(self, foreseen: Floats) -> int:
         """The distance that nobody foresaw, when the estimate has these variances in its bands."""
-        distance = sqrt(2 / pi) * float(np.sqrt(self._energy @ foreseen).sum())
-        return int(_FORESEEN * distance + self._margin)
+        return int(_FORESEEN * float(_distances(self._energy @ foreseen)) + self._margin)
+
+    def heard_after(self, held: Floats, profile: Floats, foreseen: float, speeds: Floats, ages: Floats) -> Floats:
+        """At each of the speeds, after which of the ages (points since a release) it would cry: infinite, if never.
+
+        `held` are the variances of the estimate in its bands, `profile` how a speed is shared by them, and `foreseen`
+        is the speed that thresholds know of.
+        """
+        begin, moving = (self._energy @ values for values in (held, profile))
+        moved = ages[:, None] * moving
+        limits = _FORESEEN * _distances(begin + foreseen * moved) + self._margin
+        heard = _distances(begin + speeds[:, None, None] * moved) > limits
+        after: Floats = np.where(heard.any(axis=1), ages[heard.argmax(axis=1)], np.inf)
+        return after
 
     def begin(self, source: NoiseSource | None) -> None:
         """Spends `epsilon`."""
@@ -69,18 +95,30 @@ class Watch:
         assert self._sparse_vector is not None  # it was begun
         is_far = self._sparse_vector.above(self._distance.between(counts, published), threshold)
         if is_far:
-            self._sparse_vector, self.ended = None, time_point
+            self._sparse_vector = None
+            self._ended = [point for point in self._ended if point > time_point - self._span] + [time_point]
         return is_far
+
+    def ended_since(self, time_point: int) -> int:
+        """How many have cried after that point, at most a span ago."""
+        return sum(point > time_point for point in self._ended)
 
     def state(self) -> dict[str, Any]:
         """It holds threshold noise: as private as the input data."""
         state = None if self._sparse_vector is None else self._sparse_vector.state()
-        return {"ended": self.ended, "sparse_vector": state}
+        return {"epsilon": to_text(self.epsilon), "ended": self._ended, "sparse_vector": state}
 
     def resume(self, state: Mapping[str, Any], source: NoiseSource | None) -> None:
-        self.ended = state["ended"]
+        self._cost(as_fraction(state["epsilon"]))
+        self._ended = list(state["ended"])
         if state["sparse_vector"] is not None:
             self._sparse_vector = SparseVector.from_state(state["sparse_vector"], source)
+
+
+def _distances(variances: Floats) -> Floats:
+    """The sums over groups, along the last axis, of how far off they are to be expected."""
+    distances: Floats = sqrt(2 / pi) * np.sqrt(variances).sum(axis=-1)
+    return distances
 
 
 def _levels(bands: Bands) -> list[int]:
