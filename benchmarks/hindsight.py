@@ -1,6 +1,6 @@
 """How far from hindsight everybody must be: the least ratio that any strategy can promise, with a finite horizon.
 
-    python benchmarks/hindsight.py [--points 1000] [--jumps 40] [--draws 3]
+    python benchmarks/hindsight.py [--points 1000] [--jumps 40] [--draws 12]
 
 Two kinds of traces, the same until a moment that nobody knows. In the quiet one people move, but less than noise shows
 in the whole horizon: in hindsight one release with all of epsilon is best. In the others, from that moment on,
@@ -92,7 +92,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--points", type=int, default=1000)
     parser.add_argument("--jumps", type=int, default=40)
-    parser.add_argument("--draws", type=int, default=3)
+    parser.add_argument("--draws", type=int, default=12)
     given = parser.parse_args()
     points, jumps, draws = given.points, given.jumps, given.draws
     saving = {"releases": jumps + 1, "threshold": USERS // 5, "groups": 16, "decision_ratio": "1/30"}

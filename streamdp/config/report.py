@@ -163,7 +163,7 @@ def _histogram_sentences(histogram: HistogramPlan, plan: StreamPlan) -> Iterator
         yield (
             "It learns from its own releases how fast the counts move, and chooses the interval between releases, and"
             " what each may spend, for the least error; that costs nothing. Where there are enough records to see it"
-            f" through the noise, a watch looks between releases for jumps, and costs epsilon {watch} once,"
+            f" through the noise, a watch looks between releases for jumps, and costs epsilon {watch} at most, once,"
             " however long it looks. What is published is the best estimate from all releases so far, with trends and"
             " daily or weekly rhythms, never negative, and with the error to expect of any range; so the noise below is"
             " the most, and usually much less is left of it."

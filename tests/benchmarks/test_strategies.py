@@ -20,7 +20,8 @@ import strategies_real as real
 from strategies_report import Setting, passed, plot, ratios, tables, write_docs
 from strategies_traces import Source
 
-MADE = [made.DRIFT, made.SEASONS, made.REGIMES, made.LARGE, made.STILL, made.STILL_WIDE, made.LAUNCH, made.CROWDS]
+MADE = [made.DRIFT, made.SEASONS, made.REGIMES, made.LARGE, made.STILL, made.STILL_WIDE]
+MADE += [made.LAUNCH, made.CROWDS, made.NETWORK]
 SETTINGS = [Setting(None, "0.1"), Setting(20, "1")]
 
 

@@ -32,7 +32,7 @@ _READABLE = 8.0
 _SECOND = 4
 """The second, soon after it, takes at least this part of the usual."""
 _WATCHES = 3
-"""A horizon pays for so many of the dearest, or for more that are cheaper; a window never meets two."""
+"""A horizon pays for so many of the dearest, a window for one; or for more that are cheaper."""
 _ANSWERS = 10
 """What answers a cry leaves as much for each of those that may come, but for no more than so many."""
 _WATCHED = 5
@@ -59,11 +59,11 @@ class Auto(StreamStrategy):
     never of the data; between two of them a `Watch` may look at the data and cry, which brings the next one forward: a
     watch costs a fiftieth of `epsilon` or less, as the first release decided, once, however often it is asked. Given
     what was published before, a release of `e` costs `e` (`Scales`, sensitivity `m`). Along every history, in exact
-    rationals, the releases and watches of a finite horizon spend at most `epsilon` together. Under w-event no `w`
-    consecutive points meet two watches, because after one cried the next begins `w` points later or never, and the
-    releases in them spend at most what `epsilon` has left beside one; so they too spend at most `epsilon`. The product
-    of the likelihood ratios is then at most `exp(epsilon)`, whichever history it was. What is published is a function
-    of noisy releases and of cries, so it costs nothing more.
+    rationals, the releases and watches of a finite horizon spend at most `epsilon` together. Under w-event a fiftieth
+    of `epsilon` is put aside, which pays for a number of watches; one begins only when fewer than that have cried in
+    the last `w` points, so no `w` consecutive points meet more of them, and the releases in those spend at most the
+    rest; together at most `epsilon`. The product of the likelihood ratios is then at most `exp(epsilon)`, whichever
+    history it was. What is published is a function of noisy releases and of cries, so it costs nothing more.
 
     What it does: it learns from releases how fast the data moves (`Drift`) and in what manner (`Motion`), keeps
     the best estimate of the data for every scale (`Estimate`), and looks for the interval between releases under which
