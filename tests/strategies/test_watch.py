@@ -99,6 +99,15 @@ def test_still_data_makes_nobody_cry(seed: int) -> None:
     assert all(strategy.step(STILL).reason != "above" for _ in range(300))
 
 
+@pytest.mark.parametrize(("span", "passed"), [({"window": 20}, False), ({"horizon": 100}, True)])
+def test_every_silence_of_a_window_is_watched(span: dict[str, int], passed: bool) -> None:
+    """Short ones too: their watch is paid for. A horizon passes its first silence without a look."""
+    strategy = build(5, **span)
+    reasons = [strategy.step(100 * STILL).reason for _ in range(12)]
+    assert "below" in reasons
+    assert ("waiting" in reasons) == passed
+
+
 def test_few_records_are_not_watched() -> None:
     strategy = build(1, horizon=100)
     decisions = [strategy.step(STILL // 20) for _ in range(99)]

@@ -36,7 +36,7 @@ _WATCHES = 3
 _ANSWERS = 10
 """What answers a cry leaves as much for each of those that may come, but for no more than so many."""
 _WATCHED = 5
-"""A shorter silence does not need one to begin."""
+"""With a horizon, a shorter silence is not worth one. A window has put it aside, so every silence is."""
 _SHORTEST_SPAN = 8
 _USEFUL = 8
 """After a cry comes a release of at least this part of the usual one, or there is no use in asking."""
@@ -131,7 +131,8 @@ class Auto(StreamStrategy):
         return Verdict("above", epsilon, threshold, charges)
 
     def _is_watched(self) -> bool:
-        return self._can_watch() and (self._watch.is_on or self._due - self._last_release >= _WATCHED)
+        is_long = self.window is not None or self._due - self._last_release >= _WATCHED
+        return self._can_watch() and (self._watch.is_on or is_long)
 
     def _can_watch(self) -> bool:
         """Whether a watch is on, or may begin, and a release could follow its cry: all of it public."""
