@@ -67,6 +67,7 @@ bench: install $(BENCH)/.installed $(BENCH)-kmeans/.installed $(BENCH)-privpfc/.
 	$(BIN)/python benchmarks/filelog.py
 	$(BIN)/python benchmarks/population.py
 	$(BIN)/python benchmarks/release_cost.py
+	$(BIN)/python benchmarks/hindsight.py
 	$(BIN)/python benchmarks/ingest.py --peer $(BENCH)/bin/python
 	$(BIN)/python benchmarks/replay.py
 	$(BIN)/python -W ignore benchmarks/kafka.py --peer $(BENCH)/bin/python
