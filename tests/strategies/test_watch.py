@@ -2,6 +2,7 @@
 
 import json
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -11,11 +12,13 @@ from hypothesis import strategies as st
 from test_strategy_budget import cost_of_window, most_spent, stretches
 
 import streamdp.privacy.sparse_vector as sparse_vector_module
+import streamdp.strategies.auto.strategy as strategy_module
 from streamdp.histograms.bands import bands_of
 from streamdp.privacy.noise import InsecureSeededSource, discrete_laplace
 from streamdp.strategies import Auto, Decision, make_strategy, restore_strategy
 from streamdp.strategies.auto import WATCH_SHARE
 from streamdp.strategies.auto.drift import Drift
+from streamdp.strategies.auto.outlook import Next, next_release
 from streamdp.strategies.auto.watch import Watch
 
 CELLS, SHAPE = 64, (8, 8)
@@ -135,6 +138,27 @@ def test_no_window_pays_for_more_than_epsilon(seed: int, times: list[int], skipp
         assert sum(met) <= WATCH_SHARE
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_no_window_meets_more_watches_than_it_has_put_aside(seed: int) -> None:
+    """Among few a watch costs all that there is, so there is one, and the next begins when a window has passed."""
+    strategy = build(seed, window=30)
+    decisions = [strategy.step(150 * counts // 1_000) for counts in jumping(list(range(5, 200, 9)), 200)]
+    watches = stretches(decisions)
+    assert {price for _, _, price in watches} == {WATCH_SHARE}
+    waited = [later - end for (_, end, _), (later, _, _) in pairwise(watches)]
+    assert waited and min(waited) >= 30
+
+
+def test_the_next_watch_begins_when_the_last_cry_is_a_window_ago() -> None:
+    strategy = build(1, window=30)
+    few = 150 * STILL // 1_000
+    strategy.step(few)
+    strategy._watch._ended = [2]
+    reasons = {point: strategy.step(few).reason for point in range(2, 34)}
+    assert reasons[31] == "waiting", "the window that ends there begins with the cry"
+    assert reasons[32] == "below"
+
+
 @settings(max_examples=20, deadline=None)
 @given(seed=st.integers(0, 2**32), times=st.lists(st.integers(5, 120), max_size=12))
 def test_a_horizon_pays_for_three_of_the_dearest_at_most(seed: int, times: list[int]) -> None:
@@ -147,7 +171,7 @@ def test_a_horizon_pays_for_three_of_the_dearest_at_most(seed: int, times: list[
 @pytest.mark.parametrize(("users", "least", "most"), [(9_000, 1, 1), (60_000, 1 / 5, 1 / 2), (10**8, 1 / 50, 1 / 48)])
 def test_the_more_users_the_cheaper_is_a_watch(users: int, least: float, most: float) -> None:
     watch = Watch(bands_of(SHAPE), WATCH_SHARE, 1, 200)
-    assert watch.is_worth_while(users)
+    assert watch.fit(users)
     assert least <= watch.epsilon / WATCH_SHARE <= most
 
 
@@ -178,10 +202,28 @@ def test_after_a_cry_the_data_may_rest_again() -> None:
     assert drift.total < 10 * slow
 
 
+def test_the_schedule_counts_on_the_watch(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = []
+
+    def both(*about: Any) -> Next:
+        *rest, watch = about
+        with_it, without = next_release(*rest, watch), next_release(*rest, None)
+        if watch is not None:
+            found.append((with_it.interval, without.interval))
+        return with_it
+
+    monkeypatch.setattr(strategy_module, "next_release", both)
+    strategy = build(2, epsilon="0.1", horizon=600)
+    for counts in jumping(list(range(80, 560, 60)), 599):
+        strategy.step(10_000 * counts)
+    assert sum(with_it > without for with_it, without in found) >= 3
+    assert sum(with_it < without for with_it, without in found) == 0
+
+
 @pytest.mark.parametrize("far", [1.0, 100.0])
 def test_silences_may_be_longer_where_a_watch_would_cry(far: float) -> None:
     watch = Watch(bands_of(SHAPE), WATCH_SHARE, 1, 200)
-    assert watch.is_worth_while(1e5)
+    assert watch.fit(1e5)
     held, profile = np.full(bands_of(SHAPE).number, 1e4), np.ones(bands_of(SHAPE).number)
     ages = np.arange(1.0, 50.0)
     never, late, soon = watch.heard_after(held, profile, far, np.array([far, 1e6, 1e9]), ages)

@@ -147,7 +147,7 @@ class Auto(StreamStrategy):
         assert noisy.scale is not None  # cells have Laplace noise
         if self.last is None:
             estimate = self._estimate.begin(noisy.counts, noisy.scale)
-            if self.span >= _SHORTEST_SPAN and self._watch.is_worth_while(float(noisy.counts.sum())):
+            if self.span >= _SHORTEST_SPAN and self._watch.fit(float(noisy.counts.sum())):
                 for_watches = self.epsilon * SHARE * (_WATCHES if self.window is None else 1)
                 self._watches_left = int(for_watches / self._watch.epsilon)
         else:

@@ -61,8 +61,8 @@ class Watch:
     def is_on(self) -> bool:
         return self._sparse_vector is not None
 
-    def is_worth_while(self, total: float) -> bool:
-        """Whether it could see anything through its noise among so many records; the more, the less it then costs."""
+    def fit(self, total: float) -> bool:
+        """As cheap as it may be among so many records; or not at all, when it could see nothing through its noise."""
         if self._margin >= _VISIBLE * total:
             return False
         part = min(max(self._margin / (_SEEN * total), _CHEAPEST), 1.0)
