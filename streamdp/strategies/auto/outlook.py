@@ -92,10 +92,11 @@ def next_release(bands: Bands, estimate: Estimate, last_gap: int, means: Means, 
         bands, drift.profile, left * estimate.variances, left * estimate.factors
     )
     trend = float(bands.energy @ estimate.motion.slopes())
-    costs = _Costs(energy, profile, variances, factors, drift.scenarios(_SCENARIOS), trend, means)
+    speeds = drift.scenarios(_SCENARIOS)
+    costs = _Costs(energy, profile, variances, factors, speeds, trend, means)
     errors = costs.mean_error(gap, interval, epsilon, later)
     if watch is not None:
-        heard = watch.heard_after(left * estimate.variances, drift.profile, drift.upper, costs.speeds, means.intervals)
+        heard = watch.heard_after(left * estimate.variances, drift.profile, drift.upper, speeds, means.intervals)
         for row, after in zip(errors, heard, strict=True):
             longer = interval > after
             row[longer] = np.minimum(row[longer], row[(interval == after) & (boost == 1)])
@@ -134,7 +135,7 @@ class _Costs:
         self._energy, self._variances, self._factors = energy, variances, factors
         self._trend, self._means = trend, means
         self._drift = profile * speeds[:, None, None]
-        self.speeds, self._speed = speeds, speeds[:, None]
+        self._speed = speeds[:, None]
 
     def mean_error(self, gap: Floats, interval: Floats, epsilon: Floats, later: Floats) -> Floats:
         ahead, drift, energy = self._means.ahead, self._drift, self._energy

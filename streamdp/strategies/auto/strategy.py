@@ -139,9 +139,8 @@ class Auto(StreamStrategy):
         price = self._watch.epsilon if self.window is None and not self._watch.is_on else Fraction(0)
         if self._left(self.time_point) - price < self._usual / _USEFUL:
             return False
-        if self._watch.is_on or not self._watches_left:
-            return self._watch.is_on
-        return self.window is None or self._watch.ended_since(self.time_point - self.window) < self._watches_left
+        lately = 0 if self.window is None else self._watch.ended_since(self.time_point - self.window)
+        return self._watch.is_on or lately < self._watches_left
 
     def _absorb(self, noisy: Noisy, epsilon: Fraction) -> Noisy:
         assert noisy.scale is not None  # cells have Laplace noise

@@ -71,7 +71,7 @@ class Watch:
 
     def threshold(self, foreseen: Floats) -> int:
         """The distance that nobody foresaw, when the estimate has these variances in its bands."""
-        return int(_FORESEEN * float(_distances(self._energy @ foreseen)) + self._margin)
+        return int(self._limits(self._energy @ foreseen))
 
     def heard_after(self, held: Floats, profile: Floats, foreseen: float, speeds: Floats, ages: Floats) -> Floats:
         """At each of the speeds, after which of the ages (points since a release) it would cry: infinite, if never.
@@ -81,10 +81,12 @@ class Watch:
         """
         begin, moving = (self._energy @ values for values in (held, profile))
         moved = ages[:, None] * moving
-        limits = _FORESEEN * _distances(begin + foreseen * moved) + self._margin
-        heard = _distances(begin + speeds[:, None, None] * moved) > limits
+        heard = _distances(begin + speeds[:, None, None] * moved) > self._limits(begin + foreseen * moved)
         after: Floats = np.where(heard.any(axis=1), ages[heard.argmax(axis=1)], np.inf)
         return after
+
+    def _limits(self, of_groups: Floats) -> Floats:
+        return _FORESEEN * _distances(of_groups) + self._margin
 
     def begin(self, source: NoiseSource | None) -> None:
         """Spends `epsilon`."""
@@ -115,9 +117,9 @@ class Watch:
             self._sparse_vector = SparseVector.from_state(state["sparse_vector"], source)
 
 
-def _distances(variances: Floats) -> Floats:
-    """The sums over groups, along the last axis, of how far off they are to be expected."""
-    distances: Floats = sqrt(2 / pi) * np.sqrt(variances).sum(axis=-1)
+def _distances(of_groups: Floats) -> Floats:
+    """How far off all groups, along the last axis, are to be expected together; from their variances."""
+    distances: Floats = sqrt(2 / pi) * np.sqrt(of_groups).sum(axis=-1)
     return distances
 
 
