@@ -17,9 +17,10 @@ from streamdp.histograms.bands import bands_of
 from streamdp.privacy.noise import InsecureSeededSource, discrete_laplace
 from streamdp.strategies import Auto, Decision, make_strategy, restore_strategy
 from streamdp.strategies.auto import WATCH_SHARE
-from streamdp.strategies.auto.drift import Drift
+from streamdp.strategies.auto.drift import _OVER, Drift
 from streamdp.strategies.auto.outlook import Next, next_release
 from streamdp.strategies.auto.watch import Watch
+from streamdp.strategies.base import StreamStrategy
 
 CELLS, SHAPE = 64, (8, 8)
 STILL = np.full(CELLS, 1_000, dtype=np.int64)
@@ -149,11 +150,19 @@ def test_no_window_meets_more_watches_than_it_has_put_aside(seed: int) -> None:
     assert waited and min(waited) >= 30
 
 
-def test_the_next_watch_begins_when_the_last_cry_is_a_window_ago() -> None:
-    strategy = build(1, window=30)
+@pytest.mark.parametrize("restarted", [False, True])
+def test_the_next_watch_begins_when_the_last_cry_is_a_window_ago(restarted: bool) -> None:
+    strategy: StreamStrategy = build(1, window=30)
     few = 150 * STILL // 1_000
     strategy.step(few)
+    assert isinstance(strategy, Auto)
     strategy._watch._ended = [2]
+    if restarted:
+        arguments: dict[str, Any] = {"epsilon": 1, "cells": CELLS, "shape": SHAPE, "window": 30}
+        state = json.loads(json.dumps(strategy.state(), allow_nan=False))
+        strategy = restore_strategy(
+            "auto", state=state, last=strategy.last, source=InsecureSeededSource(1), **arguments
+        )
     reasons = {point: strategy.step(few).reason for point in range(2, 34)}
     assert reasons[31] == "waiting", "the window that ends there begins with the cry"
     assert reasons[32] == "below"
@@ -193,13 +202,23 @@ def test_after_a_cry_the_data_may_rest_again() -> None:
     noise, still = np.full(bands.number, 100.0), np.full(bands.number, 100.0)
     for _ in range(5):
         drift.observe(still, noise, 10)
-    slow = drift.total
+    slow, before = drift.total, drift._history
     drift.observe(np.full(bands.number, 1e7), noise, 10)
-    fast = drift.total
+    fast, after = drift.total, drift._history
     drift.jumped()
+    assert drift._history == pytest.approx(_OVER * before + (1 - _OVER) * after)
     assert slow < drift.total < fast**0.5 * slow**0.5
     drift.observe(still, noise, 10)
     assert drift.total < 10 * slow
+
+
+def test_only_a_cry_is_a_jump(monkeypatch: pytest.MonkeyPatch) -> None:
+    jumped: list[float] = []
+    monkeypatch.setattr(Drift, "jumped", lambda drift: jumped.append(drift.total))
+    strategy = build(2, epsilon="0.1", horizon=600)
+    decisions = [strategy.step(10_000 * counts) for counts in jumping([80, 200, 320], 599)]
+    assert len(jumped) == sum(decision.reason == "above" for decision in decisions) >= 2
+    assert len(jumped) < sum(decision.fresh for decision in decisions)
 
 
 def test_the_schedule_counts_on_the_watch(monkeypatch: pytest.MonkeyPatch) -> None:
