@@ -46,7 +46,7 @@ def test_check_says_what_it_will_do(span: str) -> None:
     assert "strategy auto" in text
     assert "learns from its own releases how fast the counts move" in text
     assert "deciding costs" not in text
-    assert "a watch looks between releases for jumps, and costs epsilon 0.02 at most, once" in text
+    assert "a watch looks between releases for jumps, and costs epsilon 0.015625 at most, once" in text
     histogram = planned.histograms[0]
     assert histogram.decisions == 0
     assert histogram.worst.epsilon <= histogram.best.epsilon <= histogram.epsilon

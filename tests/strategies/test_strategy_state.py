@@ -91,8 +91,8 @@ def test_another_configuration_does_not_take_the_state_over() -> None:
 def test_a_state_in_an_earlier_format_is_refused_with_its_reason() -> None:
     strategy = make_strategy(**arguments("auto"), source=InsecureSeededSource(1))
     strategy.step(walk(1, 1)[0])
-    with pytest.raises(StreamdpError, match="auto in format 3; it is one of auto in format 2, for the streamdp that"):
-        restore_strategy(**arguments("auto"), state=strategy.state() | {"version": 2}, last=strategy.last)
+    with pytest.raises(StreamdpError, match="auto in format 4; it is one of auto in format 3, for the streamdp that"):
+        restore_strategy(**arguments("auto"), state=strategy.state() | {"version": 3}, last=strategy.last)
 
 
 def test_released_counts_cannot_be_changed_afterwards() -> None:

@@ -64,8 +64,13 @@ class Estimate:
         self.motion.begin(coefficients[self.motion.coarse], self.variances, self.drift.bands)
         return coefficients
 
-    def correct(self, published: Counts, noisy: Counts, scale: Fraction, gap: int, cried: bool) -> Floats:
-        """The same after a release `gap` points after the one before, which a watch `cried` for or not."""
+    def correct(
+        self, published: Counts, noisy: Counts, scale: Fraction, gap: int, *, cried: bool, at_once: bool
+    ) -> Floats:
+        """The same after a release `gap` points after the one before, which a watch `cried` for or not.
+
+        What is new came `at_once` when it is to be taken for a jump, that says nothing of how the data moves otherwise.
+        """
         assert self.drift is not None  # there was a first release
         bands, noise, coarse = self._bands, self._scales.noise(scale), self.motion.coarse
         coefficients = bands.forward(published.astype(np.float64))
@@ -73,23 +78,36 @@ class Estimate:
         of_coarse = coefficients[coarse] + news[coarse]
         news[coarse] = of_coarse - self.motion.foreseen(gap)
         square = bands.mean_square(news)
-        before = self.variances + gap * self.drift.bands
-        expected = before + noise
+        speeds = self.drift.bands
+        before = self.variances + gap * speeds
         foreseen = float(bands.energy @ (self.foreseen(gap) + noise))
         self.surprise += _LEARNING * (float(bands.energy @ square) / foreseen - self.surprise)
         self.drift.observe(square, self.variances + noise, gap)
-        # What is new is itself an observation of the variance, the better the more coefficients the band has.
-        trust = before**2 / (before**2 + 2 * expected**2 / bands.sizes)
-        ninth = 2 / (9 * bands.sizes)
-        trust[square > expected * (1 - ninth + _SURPRISE * np.sqrt(ninth)) ** 3] = 1.0
-        variances = np.maximum(before + trust * (square - expected), before / 10)
-        gain = variances / (variances + noise)
-        self.variances = (1 - gain) * variances + _LEAST
-        self.motion.correct(of_coarse, noise, self.drift.bands, gap)
+        if at_once:
+            jump = np.maximum(square - before - noise, 0)
+            variances = before + jump
+            self.motion.correct(of_coarse, noise, speeds, gap, jump)
+        else:
+            variances = self._moved(square, before, noise)
+            self.motion.correct(of_coarse, noise, self.drift.bands, gap)
         if cried:
             self.drift.jumped()
+        gain = variances / (variances + noise)
+        self.variances = (1 - gain) * variances + _LEAST
         coefficients += bands.spread(gain) * news
         return coefficients
+
+    def _moved(self, square: Floats, before: Floats, noise: Floats) -> Floats:
+        """The variances before a release that drift lets expect, mended by what is new in it.
+
+        That is itself an observation of the variance, the better the more coefficients the band has.
+        """
+        sizes, expected = self._bands.sizes, before + noise
+        trust = before**2 / (before**2 + 2 * expected**2 / sizes)
+        ninth = 2 / (9 * sizes)
+        trust[square > expected * (1 - ninth + _SURPRISE * np.sqrt(ninth)) ** 3] = 1.0
+        variances: Floats = np.maximum(before + trust * (square - expected), before / 10)
+        return variances
 
     def publish(self, coefficients: Floats, silence: int) -> Counts:
         """What subscribers should hold for the next `silence` points. Writes to `coefficients`."""
@@ -103,13 +121,23 @@ class Estimate:
         assert self.drift is not None
         wider = max(1.0, _CAUTION * self.surprise)
         drift = self.drift.profile * self.drift.upper
-        variances = self.left * self.variances + self.motion.error(self._silence)
+        variances = self.held() + self.motion.error(self._silence)
         return Variance(self._bands.shape, wider * variances + _ROUNDING, wider * drift)
+
+    def held(self) -> Floats:
+        """The variance in each band of what is published, while nothing has moved."""
+        held: Floats = self.left * self.variances
+        return held
+
+    def fresh(self, scale: Fraction) -> Floats:
+        """The same of a release whose cells have noise of that scale."""
+        fresh: Floats = self.left * self._scales.noise(scale)
+        return fresh
 
     def foreseen(self, age: int) -> Floats:
         """The variance in each band, `age` points after the release."""
         assert self.drift is not None
-        variances: Floats = self.left * self.variances + age * self.drift.profile * self.drift.upper
+        variances: Floats = self.held() + age * self.drift.profile * self.drift.upper
         return variances
 
     def state(self) -> dict[str, Any]:

@@ -94,14 +94,19 @@ class Motion:
         covariances[_TREND, :, 1, 1] += speeds / (_TRENDS * self._pace)[:, None]
         self._round()
 
-    def correct(self, noisy: Floats, noise: Floats, speeds: Floats, gap: int) -> None:
+    def correct(self, noisy: Floats, noise: Floats, speeds: Floats, gap: int, jump: Floats | None = None) -> None:
         """After a release `gap` points after the one before: the noisy coarse coefficients, and of every band the
-        variance of that noise and the speed."""
+        variance of that noise and the speed.
+
+        A `jump` (its mean square in every band) moves levels alone, and says nothing of how the data moves otherwise.
+        """
         self._pace = self._pace * (gap / self._pace) ** _PACE if self._silences else float(gap)
         self._silences += 1
         turned = self._turned(gap)
         added = self._added(gap)[:, None] * (gap * speeds[self._used])[:, None, None]
         numbers = turned @ self._numbers
+        if jump is not None:
+            added[:, :, 0, 0] += jump[self._used]
         covariances = turned[:, None] @ self._covariances @ turned[:, None].swapaxes(2, 3) + added
         seen = self._reach(np.zeros(1))
         news = noisy - _seen(seen, numbers)
@@ -109,15 +114,19 @@ class Motion:
         # What was added, and the noise, are in it whatever rounding did to the rest.
         least = np.einsum("mi,mbij,mj->mb", seen, added, seen)
         expected = np.maximum(np.einsum("mbi,mi->mb", told, seen), least) + noise[self._used]
-        # All relative to what wandering lets expect: the better forecast is believed, not the bolder one.
-        surprise = np.minimum(self._sizes, MOST_COUNTED) * self._mean_square(news) / expected[0]
-        self._evidence = _FORGET * self._evidence - surprise
-        said = np.clip(surprise[0] - surprise[_RHYTHM], -_MOST_SAID, _MOST_SAID).sum(axis=1)
-        self._of_periods = _FORGET_PERIOD * self._of_periods + said
+        if jump is None:
+            self._compare(news, expected[0])
         gain = told / expected[:, :, None]
         self._numbers = numbers + gain[:, self._band_of].swapaxes(1, 2) * news[:, None]
         self._covariances = covariances - gain[..., None] * told[:, :, None]
         self._round()
+
+    def _compare(self, news: Floats, expected: Floats) -> None:
+        """All relative to what wandering lets expect: the better forecast is believed, not the bolder one."""
+        surprise = np.minimum(self._sizes, MOST_COUNTED) * self._mean_square(news) / expected
+        self._evidence = _FORGET * self._evidence - surprise
+        said = np.clip(surprise[0] - surprise[_RHYTHM], -_MOST_SAID, _MOST_SAID).sum(axis=1)
+        self._of_periods = _FORGET_PERIOD * self._of_periods + said
 
     def foreseen(self, points: float) -> Floats:
         """The coarse coefficients so many points after the last release."""

@@ -72,31 +72,40 @@ class Means:
     granted: Callable[[Floats, Floats, list[Floats], Floats], Floats]
 
 
-def next_release(bands: Bands, estimate: Estimate, last_gap: int, means: Means, watch: Watch | None) -> Next:
-    """The best schedule's next release. `last_gap` is how long the last silence was, 0 when there was none.
+def longest_gap(last: int, meant: int) -> int:
+    """How long the next silence may be, after one of `last` points, or none. A cry takes away nothing that was `meant`.
+
+    While somebody watches, a silence that was earned need not be earned again.
+    """
+    return max(_GROWTH * last, meant) if last else _FIRST_GAP
+
+
+def next_release(
+    bands: Bands, estimate: Estimate, longest: int, means: Means, watch: Watch | None, slack: Floats
+) -> Next:
+    """The best schedule's next release, after a silence that is no longer than the `longest`.
 
     A `watch` that can be had makes long silences less of a risk: at a speed at which it would cry, a schedule with a
     longer interval is no worse than the one with that interval.
     """
     drift = estimate.drift
     assert drift is not None
-    limit = float(_GROWTH * last_gap if last_gap else _FIRST_GAP)
+    limit = float(longest)
     intervals = means.intervals
     interval, boost = (values.reshape(-1) for values in np.meshgrid(intervals, np.array(_BOOSTS), indexing="ij"))
     allowed = (boost == 1) | (interval >= min(limit, intervals[-1]))
     interval, boost = interval[allowed], boost[allowed]
     gap = np.minimum(np.minimum(interval, limit), means.ahead)
     epsilon, later = means.shares(gap, interval, boost)
-    left = estimate.left
     energy, profile, variances, factors = _grouped(
-        bands, drift.profile, left * estimate.variances, left * estimate.factors
+        bands, drift.profile, estimate.held(), estimate.left * estimate.factors
     )
     trend = float(bands.energy @ estimate.motion.slopes())
     speeds = drift.scenarios(_SCENARIOS)
     costs = _Costs(energy, profile, variances, factors, speeds, trend, means)
     errors = costs.mean_error(gap, interval, epsilon, later)
     if watch is not None:
-        heard = watch.heard_after(left * estimate.variances, drift.profile, drift.upper, speeds, means.intervals)
+        heard = watch.heard_after(estimate.held(), drift.profile, slack, speeds, means.intervals)
         for row, after in zip(errors, heard, strict=True):
             longer = interval > after
             row[longer] = np.minimum(row[longer], row[(interval == after) & (boost == 1)])

@@ -15,7 +15,7 @@ from streamdp.histograms.bands import Floats, bands_of
 from streamdp.histograms.variance import Variance, laplace_variance
 from streamdp.privacy.exact import as_fraction, to_text
 from streamdp.strategies.auto.estimate import Estimate
-from streamdp.strategies.auto.outlook import Means, intervals, next_release
+from streamdp.strategies.auto.outlook import Means, intervals, longest_gap, next_release
 from streamdp.strategies.auto.scales import Scales, range_noise
 from streamdp.strategies.auto.watch import SHARE, Watch
 from streamdp.strategies.base import Charge, Common, StreamStrategy, Verdict
@@ -31,12 +31,13 @@ _READABLE = 8.0
 """A histogram is wide when at epsilon 1 a random range has more noise than so many users."""
 _SECOND = 4
 """The second, soon after it, takes at least this part of the usual."""
-_WATCHES = 3
-"""A horizon pays for so many of the dearest, a window for one; or for more that are cheaper."""
-_ANSWERS = 10
-"""What answers a cry leaves as much for each of those that may come, but for no more than so many."""
-_WATCHED = 5
-"""With a horizon, a shorter silence is not worth one. A window has put it aside, so every silence is."""
+_CRIES, _BEFORE = 8, Fraction(1, 10)
+"""So many cries are taken to have come in such a part of a span before the first point: that others will follow must be
+disproved."""
+_DEAR = 3
+"""A watch is worth while that costs no more than this part of what answers its cry."""
+_ANSWERS = 3
+"""In a window, what answers a cry leaves as much for as many of them in all."""
 _SHORTEST_SPAN = 8
 _USEFUL = 8
 """After a cry comes a release of at least this part of the usual one, or there is no use in asking."""
@@ -57,31 +58,37 @@ class Auto(StreamStrategy):
     Guarantee: that of the Laplace mechanism in every release and of the sparse vector in every watch, composed
     adaptively. When a release is scheduled and what it may spend is a function of the time and of what was published,
     never of the data; between two of them a `Watch` may look at the data and cry, which brings the next one forward: a
-    watch costs a fiftieth of `epsilon` or less, as the first release decided, once, however often it is asked. Given
+    watch costs a 64th of `epsilon` or less, as the first release decided, once, however often it is asked. Given
     what was published before, a release of `e` costs `e` (`Scales`, sensitivity `m`). Along every history, in exact
-    rationals, the releases and watches of a finite horizon spend at most `epsilon` together. Under w-event a fiftieth
-    of `epsilon` is put aside, which pays for a number of watches; one begins only when fewer than that have cried in
-    the last `w` points, so no `w` consecutive points meet more of them, and the releases in those spend at most the
-    rest; together at most `epsilon`. The product of the likelihood ratios is then at most `exp(epsilon)`, whichever
-    history it was. What is published is a function of noisy releases and of cries, so it costs nothing more.
+    rationals, the releases and watches of a finite horizon spend at most `epsilon` together.
+
+    Under w-event a watch costs every window that meets one of its questions. Take any window, and in it the last point
+    at which a release was made or a watch begun. What that point was allowed to spend is what `epsilon` leaves after
+    the releases of the `w` points up to it and after all watches that are on or cried in them; these are all the
+    releases of the window, and all watches that it meets. So no window costs more than `epsilon`, and one in which
+    neither happens costs at most the watch that is on.
+
+    The product of the likelihood ratios is then at most `exp(epsilon)`, whichever history it was. What is published is
+    a function of noisy releases and of cries, so it costs nothing more.
 
     What it does: it learns from releases how fast the data moves (`Drift`) and in what manner (`Motion`), keeps
     the best estimate of the data for every scale (`Estimate`), and looks for the interval between releases under which
     the error to expect is the least (`next_release`). Budget accrues with the time since the last release and is spent
     whole when one is due; data that stands still may get more than accrued. A silence is at most three times as long as
-    the one before. Where a watch could see anything, one looks for what nobody foresaw.
+    the one before. Where a watch could see anything, one looks for what nobody foresaw; what answers its cry leaves as
+    much for the cries that are to be expected after it.
     """
 
     kind = "auto"
     combines = True
-    state_version = 3
+    state_version = 4
 
     def __init__(self, **common: Unpack[Common]) -> None:
         if common.get("method", "laplace") != "laplace":
             raise ConfigurationError("auto combines releases with independent noise; it goes with the method laplace")
         super().__init__({}, **common)
         self._bands = bands_of(self.shape)
-        self._method = scales = Scales(self._bands)
+        self._method = self._scales = scales = Scales(self._bands)
         self._estimate = Estimate(self._bands, scales, laplace_variance(self.sensitivity / self.epsilon), self.span)
         self._spent: list[tuple[int, Fraction]] = []
         self._last_release = 0
@@ -91,11 +98,12 @@ class Auto(StreamStrategy):
         self._wanted = first_share(self.epsilon, self.span, self.window is not None, self.shape)
         self._interval = 1
         self._watch = Watch(self._bands, self.epsilon * SHARE, self.sensitivity, self.span)
-        self._watches_left = 0
         self._cried = False
+        self._meant = 0
+        """How long the silence was meant to be that a cry has just ended."""
 
     def _decide(self, counts: Counts) -> Verdict:
-        self._cried = False
+        self._cried, self._meant = False, 0
         if self.time_point == self.horizon:
             left = self._left(self.time_point)
             return Verdict("final", left) if left else Verdict("cut_off")
@@ -108,50 +116,59 @@ class Auto(StreamStrategy):
 
     def _look(self, counts: Counts, published: Counts) -> Verdict:
         """A point before the next release is due: watched, or passed without a look."""
-        if not self._is_watched():
+        if not self._can_watch():
             return Verdict("waiting")
         charges: tuple[Charge, ...] = ()
         if not self._watch.is_on:
             self._watch.begin(self._source)
             charges = (Charge(self._watch.epsilon, "decisions"),)
             if self.window is None:
-                self._watches_left -= 1
                 self._spent.append((self.time_point, self._watch.epsilon))
-        gap = self.time_point - self._last_release
-        threshold = self._watch.threshold(self._estimate.foreseen(gap))
-        if not self._watch.cries(counts, published, threshold, self.time_point):
+        answer, threshold = self._answer(), self._watch.threshold
+        if not self._watch.cries(counts, published, self._slack(answer), self.time_point):
             return Verdict("below", threshold=threshold, charges=charges)
-        accrued = self._wanted * gap / (self._due - self._last_release)
-        self._wanted = max(self._rounded(accrued), self._usual / 2)
-        if self.window is None:
-            answers = min(self._watches_left + 1, _ANSWERS)
-            self._wanted = min(self._wanted, self._rounded(self._left(self.time_point) / answers))
-        self._cried = True
-        epsilon = min(max(self._affordable(), self.epsilon / FINEST), self._spendable())
-        return Verdict("above", epsilon, threshold, charges)
-
-    def _is_watched(self) -> bool:
-        is_long = self.window is not None or self._due - self._last_release >= _WATCHED
-        return self._can_watch() and (self._watch.is_on or is_long)
+        self._wanted, self._cried, self._meant = answer, True, self._due - self._last_release
+        return Verdict("above", min(answer, self._spendable()), threshold, charges)
 
     def _can_watch(self) -> bool:
         """Whether a watch is on, or may begin, and a release could follow its cry: all of it public."""
-        price = self._watch.epsilon if self.window is None and not self._watch.is_on else Fraction(0)
-        if self._left(self.time_point) - price < self._usual / _USEFUL:
+        if not self._watch.sees:
             return False
-        lately = 0 if self.window is None else self._watch.ended_since(self.time_point - self.window)
-        return self._watch.is_on or lately < self._watches_left
+        price = Fraction(0) if self._watch.is_on else self._watch.epsilon
+        is_dear = price * _DEAR > self._answer()
+        return not is_dear and self._left(self.time_point) - price >= self._usual / _USEFUL
+
+    def _cries(self) -> int:
+        """How many there were, of a span."""
+        return self._watch.ended_since(self.time_point - self.span)
+
+    def _answer(self) -> Fraction:
+        """What would answer a cry now: its share of what is left, if others follow as often as they came so far."""
+        passed = min(self.time_point, self.span) + _BEFORE * self.span
+        ahead = self.span if self.horizon is None else self.horizon - self.time_point
+        shares = 1 + (self._cries() + _CRIES) * ahead / passed
+        left = self._left(self.time_point)
+        answer = left / shares if self.window is None else min(self._for_releases / shares, left / _ANSWERS)
+        return max(self._rounded(answer), self.epsilon / FINEST)
+
+    def _slack(self, answer: Fraction) -> Floats:
+        """What is nothing to cry for: the error of what is published, or of the answer where that is the larger."""
+        fresh = self._estimate.fresh(self.sensitivity / (answer * (1 - self._scales.share)))
+        return self._watch.slack(np.maximum(self._estimate.held(), fresh))
 
     def _absorb(self, noisy: Noisy, epsilon: Fraction) -> Noisy:
         assert noisy.scale is not None  # cells have Laplace noise
         if self.last is None:
             estimate = self._estimate.begin(noisy.counts, noisy.scale)
-            if self.span >= _SHORTEST_SPAN and self._watch.fit(float(noisy.counts.sum())):
-                for_watches = self.epsilon * SHARE * (_WATCHES if self.window is None else 1)
-                self._watches_left = int(for_watches / self._watch.epsilon)
+            if self.span >= _SHORTEST_SPAN:
+                self._watch.fit(float(noisy.counts.sum()))
         else:
             self._gap = self.time_point - self._last_release
-            estimate = self._estimate.correct(self.last, noisy.counts, noisy.scale, self._gap, self._cried)
+            # What a window spends comes back, so it may follow a jump as if it were a trend; a horizon saves.
+            at_once = self._cried and self.window is None
+            estimate = self._estimate.correct(
+                self.last, noisy.counts, noisy.scale, self._gap, cried=self._cried, at_once=at_once
+            )
         self._last_release = self.time_point
         self._spent.append((self.time_point, epsilon))
         self._spent = [(point, spent) for point, spent in self._spent if self._counts_at(point, self.time_point)]
@@ -172,8 +189,9 @@ class Auto(StreamStrategy):
 
     @property
     def _for_releases(self) -> Fraction:
-        """All of epsilon, or in a window what its watches leave of it; a horizon pays for each as it begins."""
-        return self.epsilon if self.window is None else self.epsilon - self._watches_left * self._watch.epsilon
+        """All of epsilon, or in a window what the watches that it meets leave; a horizon pays for each as it begins."""
+        met = 0 if self.window is None else self._cries() + self._watch.is_on
+        return self.epsilon - met * self._watch.epsilon
 
     def _affordable(self) -> Fraction:
         """What was wanted; in a window, no more than leaves as much for every release until older ones are forgotten.
@@ -207,14 +225,19 @@ class Auto(StreamStrategy):
         if self.time_point == self.horizon or (self.window is None and not self._left(self.time_point)):
             return
         means = self._finite_means() if self.window is None else self._window_means(self.window)
+        answer = self._answer()
         watch = self._watch if self._can_watch() else None
-        following = next_release(self._bands, self._estimate, self._gap, means, watch)
+        longest = longest_gap(self._gap, self._meant)
+        following = next_release(self._bands, self._estimate, longest, means, watch, self._slack(answer))
         self._due = self.time_point + following.gap
         self._interval = following.interval
         wanted = Fraction(round(following.epsilon / float(self.epsilon) * FINEST), FINEST) * self.epsilon
         if not self._gap:
             # One release tells nothing of drift: the second follows soon, and must be able to see it.
             wanted = max(wanted, self._usual / _SECOND)
+        if self.window is None and self._cries():
+            # Where things happen, quiet is no reason to spend what the next one needs.
+            wanted = min(wanted, answer)
         self._wanted = max(wanted, self.epsilon / FINEST)
 
     def _finite_means(self) -> Means:
@@ -272,7 +295,6 @@ class Auto(StreamStrategy):
             "interval": self._interval,
             "estimate": self._estimate.state(),
             "watch": self._watch.state(),
-            "watches_left": self._watches_left,
         }
 
     def _resume(self, state: Mapping[str, Any]) -> None:
@@ -284,7 +306,6 @@ class Auto(StreamStrategy):
         self._interval = state["interval"]
         self._estimate.resume(state["estimate"])
         self._watch.resume(state["watch"], self._source)
-        self._watches_left = state["watches_left"]
 
 
 def largest_share(epsilon: Fraction, span: int, returns: bool) -> Fraction:
@@ -316,7 +337,7 @@ def first_share(epsilon: Fraction, span: int, returns: bool, shape: tuple[int, .
 
 
 def usual_share(epsilon: Fraction, span: int, returns: bool) -> Fraction:
-    """What a release costs that must tell something: one that answers a cry gets at least half of it."""
+    """What a release costs that must tell something."""
     return _part(epsilon, span, returns, _USUAL)
 
 
