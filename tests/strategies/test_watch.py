@@ -268,11 +268,27 @@ def test_where_things_happen_a_horizon_saves() -> None:
     assert scheduled > 3
 
 
-@pytest.mark.parametrize("meant", [10, 40])
-def test_a_cry_takes_no_earned_silence_away(meant: int) -> None:
-    assert longest_gap(0, 0) == 3
-    assert longest_gap(5, 0) == 15
-    assert longest_gap(5, meant) == max(15, meant)
+@pytest.mark.parametrize("span", [{"horizon": 600}, {"window": 300}])
+def test_a_cry_takes_no_earned_silence_away(span: dict[str, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    assert (longest_gap(0, 0), longest_gap(5, 0), longest_gap(5, 10), longest_gap(5, 40)) == (3, 15, 15, 40)
+    allowed: list[int] = []
+
+    def recorded(bands: Any, estimate: Any, longest: int, *rest: Any) -> Next:
+        allowed.append(longest)
+        return next_release(bands, estimate, longest, *rest)
+
+    monkeypatch.setattr(strategy_module, "next_release", recorded)
+    strategy = build(2, epsilon="0.1", **span)
+    cried = 0
+    for counts in jumping([80, 90, 200], 250):
+        last, due = strategy._last_release, strategy._due
+        decision = strategy.step(10_000 * counts)
+        if decision.reason == "above":
+            cried += 1
+            assert allowed[-1] == max(3 * (decision.time_point - last), due - last)
+        elif decision.reason == "scheduled":
+            assert allowed[-1] == 3 * (decision.time_point - last)
+    assert cried >= 2
 
 
 @pytest.mark.parametrize("span", [{"horizon": 600}, {"window": 300}])
