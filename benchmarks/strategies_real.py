@@ -19,7 +19,7 @@ import gzip
 import subprocess
 import tempfile
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
@@ -112,25 +112,34 @@ def flu(data: Path) -> Scenario:
 
 
 def workers(peer: str | None) -> Scenario:
-    def lines(draws: Draws, users: int, points: int, length: int) -> Iterator[Piece]:
-        records = [f'{{"industry":"{industry}"}}' for industry in INDUSTRIES]
-        return _coming_and_going(draws, records, islice(_monthly(peer), points), length)
-
     about = "workers in the United States by industry, month by month"
-    domain = _categorical("industry", INDUSTRIES)
-    configuration = configuration_for("workers", f"real data: {about}", domain, '"industry"', length="30d")
-    return Scenario("workers", about, 150_000, MONTHS, configuration, lines)
+    return _counted("workers", about, "industry", INDUSTRIES, lambda: _monthly(peer), 150_000, MONTHS, "30d")
 
 
 def riders(peer: str | None) -> Scenario:
-    def lines(draws: Draws, users: int, points: int, length: int) -> Iterator[Piece]:
-        records = [f'{{"station":"{station}"}}' for station in STATIONS]
-        return _coming_and_going(draws, records, islice(_daily(peer), points), length)
-
     about = "riders of Chicago's elevated railway by the station they entered, day by day"
-    domain = _categorical("station", STATIONS)
-    configuration = configuration_for("riders", f"real data: {about}", domain, '"station"', length="1d")
-    return Scenario("riders", about, 130_000, DAYS, configuration, lines)
+    return _counted("riders", about, "station", STATIONS, lambda: _daily(peer), 130_000, DAYS, "1d")
+
+
+def _counted(
+    name: str,
+    about: str,
+    attribute: str,
+    values: Sequence[str],
+    series: Callable[[], Iterable[list[int]]],
+    users: int,
+    points: int,
+    length: str,
+) -> Scenario:
+    """A series that says how many had each value of one attribute."""
+
+    def lines(draws: Draws, users: int, points: int, length: int) -> Iterator[Piece]:
+        records = [f'{{"{attribute}":"{value}"}}' for value in values]
+        return _coming_and_going(draws, records, islice(series(), points), length)
+
+    domain = _categorical(attribute, values)
+    configuration = configuration_for(name, f"real data: {about}", domain, f'"{attribute}"', length=length)
+    return Scenario(name, about, users, points, configuration, lines)
 
 
 def _coming_and_going(draws: Draws, records: list[str], series: Iterable[list[int]], length: int) -> Iterator[Piece]:
