@@ -381,6 +381,34 @@ def test_with_a_horizon_what_made_a_watch_cry_is_no_trend() -> None:
     assert moved["horizon"] < moved["window"] / 5
 
 
+@pytest.mark.parametrize("span", [{"horizon": 200}, {"window": 100}])
+def test_slack_is_the_larger_of_what_is_held_and_what_would_answer(span: dict[str, int]) -> None:
+    strategy = build(4, **span)
+    strategy.step(STILL)
+    held = strategy._watch.slack(strategy._estimate.held())
+    little, much = (strategy._slack(Fraction(1, part)) for part in (10_000, 1))
+    assert (much == held).all()
+    assert (little > 100 * held).all()
+    noise = strategy._estimate.fresh(Fraction(10_000))
+    assert (little == strategy._watch.slack(noise)).all()
+
+
+def test_a_jump_says_nothing_of_how_the_data_moves() -> None:
+    """No model of motion is believed more, or less, for what a horizon takes for a jump."""
+    strategy = build(2, epsilon="0.1", horizon=600)
+    checked = 0
+    for counts in jumping([80, 200], 250):
+        motion = strategy._estimate.motion
+        before = motion._evidence.copy(), motion._of_periods.copy()
+        decision = strategy.step(10_000 * counts)
+        if decision.reason in ("above", "scheduled") and decision.time_point > 5:
+            after = motion._evidence, motion._of_periods
+            is_same = all(np.allclose(one, other, rtol=1e-6) for one, other in zip(before, after, strict=True))
+            assert is_same == (decision.reason == "above")
+            checked += decision.reason == "above"
+    assert checked == 2
+
+
 def test_a_watch_goes_on_to_the_bit_after_a_restart() -> None:
     arguments: dict[str, Any] = {"epsilon": 1, "cells": CELLS, "shape": SHAPE, "window": 40}
     sources = InsecureSeededSource(9), InsecureSeededSource(9)
