@@ -172,9 +172,8 @@ def test_a_dear_watch_does_not_begin() -> None:
     assert "below" in reasons
 
 
-@settings(max_examples=50, deadline=None)
-@given(seed=st.integers(0, 2**32), records=st.integers(1, 4))
-def test_one_user_moves_what_a_watch_asks_by_no_more_than_their_records(seed: int, records: int) -> None:
+def recorded(sensitivity: int) -> tuple[Watch, list[int]]:
+    """A watch that never cries, and what it asks, which is as private as the data."""
     asked: list[int] = []
 
     class Recorder:
@@ -182,9 +181,16 @@ def test_one_user_moves_what_a_watch_asks_by_no_more_than_their_records(seed: in
             asked.append(query)
             return False
 
-    generator = np.random.default_rng(seed)
-    watch = Watch(bands_of(SHAPE), WATCH_SHARE, records, 200)
+    watch = Watch(bands_of(SHAPE), WATCH_SHARE, sensitivity, 200)
     watch._sparse_vector = Recorder()  # type: ignore[assignment]
+    return watch, asked
+
+
+@settings(max_examples=50, deadline=None)
+@given(seed=st.integers(0, 2**32), records=st.integers(1, 4))
+def test_one_user_moves_what_a_watch_asks_by_no_more_than_their_records(seed: int, records: int) -> None:
+    generator = np.random.default_rng(seed)
+    watch, asked = recorded(records)
     published, counts = (generator.integers(0, 50, CELLS) for _ in range(2))
     slack = watch.slack(generator.random(bands_of(SHAPE).number) * 400)
     with_user = counts + np.bincount(generator.integers(0, CELLS, records), minlength=CELLS)
@@ -252,6 +258,13 @@ def test_silences_may_be_longer_where_a_watch_would_cry(part: float) -> None:
 
     assert beyond(late - 1) < 1.01 * watch.threshold
     assert beyond(late) > 0.99 * watch.threshold
+
+
+def test_slack_never_overflows_the_counts() -> None:
+    """With a tiny epsilon noise is larger than any integer; what is asked is nothing then, and never everything."""
+    watch, asked = recorded(1)
+    watch.cries(STILL, np.zeros_like(STILL), watch.slack(np.full(bands_of(SHAPE).number, 1e40)), 1)
+    assert asked == [0]
 
 
 @pytest.mark.parametrize("span", [{"horizon": 200}, {"window": 100}])

@@ -28,6 +28,8 @@ _SEEN = 0.1
 _CHEAPEST, _STEPS = 1 / 40, 2**10
 """The cheapest, of the dearest; and prices are multiples of this fraction of that, so that exact sums stay short."""
 _TINY = 1e-9
+_LARGEST = 2.0**53
+"""Slack is no larger: it would overflow the integers it is taken from, and one record could then move a sum by all."""
 
 
 class Watch:
@@ -76,7 +78,7 @@ class Watch:
 
     def slack(self, variances: Floats) -> Floats:
         """Of each group, what is nothing to cry for, when the bands have these variances: a standard deviation."""
-        return np.rint(np.sqrt(self._energy @ variances))
+        return np.minimum(np.rint(np.sqrt(self._energy @ variances)), _LARGEST)
 
     def heard_after(self, held: Floats, profile: Floats, slack: Floats, speeds: Floats, ages: Floats) -> Floats:
         """At each of the speeds, after which of the ages (points since a release) it would cry: infinite, if never.
