@@ -26,19 +26,36 @@ def test_the_more_cries_the_less_answers_the_next() -> None:
     assert answers[-1] < answers[0] / 2
 
 
+def test_releases_that_are_scheduled_leave_less_for_an_answer() -> None:
+    """With a horizon what is spent is gone; a window gets it back."""
+    answers = {}
+    for span in ("horizon", "window"):
+        strategy = build(1, **{span: 200})
+        for _ in range(100):
+            strategy.step(STILL)
+        for interval in (1, 50):
+            strategy._interval = interval
+            answers[span, interval] = strategy._answer()
+    assert answers["horizon", 1] < answers["horizon", 50] * 2 / 3
+    assert answers["window", 1] == answers["window", 50]
+
+
 def test_where_things_happen_a_horizon_saves() -> None:
     """Once there was a cry, a scheduled release takes no more than an answer would have."""
     strategy = build(2, epsilon="0.1", horizon=600)
     has_cried, scheduled, answer = False, 0, strategy.epsilon
     for counts in jumping([80, 90, 250], 599):
-        most = strategy._wanted
+        most, interval = strategy._wanted, strategy._interval
         decision = strategy.step(10_000 * counts)
         if has_cried and decision.reason == "scheduled":
             scheduled += 1
             assert decision.epsilon <= most <= answer
         has_cried |= decision.reason == "above"
         if decision.fresh:
+            # What would have answered a cry when this release was planned from.
+            planned, strategy._interval = strategy._interval, interval
             answer = strategy._answer()
+            strategy._interval = planned
     assert scheduled > 3
 
 
@@ -82,14 +99,14 @@ def test_after_a_cry_the_data_may_rest_again() -> None:
     drift = Drift(bands, 100.0, 300, 1e9)
     noise, still = np.full(bands.number, 100.0), np.full(bands.number, 100.0)
     for _ in range(5):
-        drift.observe(still, noise, 10)
+        drift.observe(still, noise, 10, 1e9)
     slow, before = drift.total, drift._history
-    drift.observe(np.full(bands.number, 1e7), noise, 10)
+    drift.observe(np.full(bands.number, 1e7), noise, 10, 1e9)
     fast, after = drift.total, drift._history
     drift.jumped()
     assert drift._history == pytest.approx(_OVER * before + (1 - _OVER) * after)
     assert slow < drift.total < fast**0.5 * slow**0.5
-    drift.observe(still, noise, 10)
+    drift.observe(still, noise, 10, 1e9)
     assert drift.total < 10 * slow
 
 

@@ -27,10 +27,12 @@ _STEP = 0.5
 """By how much the speed changes between two releases: its standard deviation."""
 _CHANGE = 0.5
 """The same until the end of what is planned."""
-_RETURN = 0.25
+_RETURN = 0.4
 """The chance that it becomes again what it has been before."""
-_MEMORY = 0.2
+_MEMORY = 0.1
 """The weight of the newest belief in the memory of earlier ones."""
+_TOGETHER = 4.0
+"""Coefficients move as if so many of them moved on their own: one silence may show less, or more, than its speed."""
 _OVER = 0.7
 """The chance that what made a watch cry is over, and the speed what it was."""
 _ANYTHING = 0.02
@@ -56,31 +58,47 @@ class Drift:
     def __init__(self, bands: Bands, noise: float, span: int, power: float) -> None:
         """`noise` is the variance of a release with all of epsilon, `power` the squared size of a random range."""
         slowest = max(_SLOWEST * noise / span, 1e-9)
-        fastest = max(_FASTEST * power / float(bands.energy.sum()), 100 * slowest)
-        size = ceil(log(fastest / slowest) / _SPACING) + 1
+        size = _steps(slowest, max(_fastest(bands, power), 100 * slowest)) + 1
         weights = np.exp(-_SLOWER * np.arange(size) * _SPACING)
-        self._begin(bands, slowest, weights / weights.sum())
+        weights /= weights.sum()
+        self._begin(bands, slowest, weights, weights)
 
-    def _begin(self, bands: Bands, slowest: float, weights: Floats) -> None:
+    def _begin(self, bands: Bands, slowest: float, weights: Floats, history: Floats) -> None:
         self._bands, self._slowest = bands, slowest
         steps = ceil(_FURTHEST / _SPACING)
         self._apart = np.arange(-steps, steps + 1) * _SPACING
-        self._grid = slowest * np.exp(np.arange(weights.size) * _SPACING)
-        self._of_bands = slowest * np.exp(np.arange(-steps, weights.size + steps) * _SPACING)
         # A coefficient sums the Laplace noise of several cells: the fewer, the more it says by chance.
         alike = bands.sizes / (1 + 1.5 * bands.sizes / bands.sizes.sum())
         self._counted = np.minimum(alike, MOST_COUNTED)[:, None]
-        self._weights = self._history = weights
-        self._before = weights, weights
+        self._believe(weights, history)
         self._means: Floats = np.zeros(bands.number)
         self._variances: Floats = np.full(bands.number, _APART**2)
         self._summarise()
 
-    def observe(self, square: Floats, known: Floats, gap: int) -> None:
-        """A release `gap` points after the one before.
+    def _believe(self, weights: Floats, history: Floats) -> None:
+        """Lays the grid for so many weights."""
+        steps = self._apart.size // 2
+        self._grid = self._slowest * np.exp(np.arange(weights.size) * _SPACING)
+        self._of_bands = self._slowest * np.exp(np.arange(-steps, weights.size + steps) * _SPACING)
+        apart = np.arange(-weights.size, weights.size + 1) * _SPACING
+        # The logarithm of a mean of so many squares of normal deviations.
+        chances = np.exp(_TOGETHER / 2 * (apart - np.exp(np.minimum(apart, _FURTHEST))))
+        self._chances: Floats = chances / chances.sum()
+        self._weights, self._history = weights, history
+        self._before = weights, history
+
+    def _widen(self, power: float) -> None:
+        """There is more data than there was, and it may move by more."""
+        more = _steps(float(self._grid[-1]), _fastest(self._bands, power))
+        if more > 0:
+            self._believe(np.pad(self._weights, (0, more)), np.pad(self._history, (0, more)))
+
+    def observe(self, square: Floats, known: Floats, gap: int, power: float) -> None:
+        """A release `gap` points after the one before, in which a random range has the squared size `power`.
 
         `square` is the mean square of what is new in each band, and `known` what it would be without drift.
         """
+        self._widen(power)
         expected = known[:, None] + gap * self._of_bands
         logs = -0.5 * self._counted * (np.log(expected) + square[:, None] / expected)
         likely = sliding_window_view(np.exp(logs - logs.max(axis=1, keepdims=True)), self._apart.size, axis=1)
@@ -90,17 +108,32 @@ class Drift:
         alone = np.einsum("bsd,bd->bs", likely, apart) + _TINY
         weights = self._diffused(_STEP)
         self._before = weights, self._history
-        logs = np.log(weights + _TINY) + np.log(alone).sum(axis=0)
-        weights = np.exp(logs - logs.max())
+        logs = np.log(alone).sum(axis=0)
+        shown = np.exp(logs - logs.max())
+        # How fast it moved in this one silence, and how fast it moves: in one it may move by less or by more.
+        moved = self._by_chance(weights) * shown + _TINY
+        moved /= moved.sum()
+        weights = weights * self._to_be_shown(shown) + _TINY
         self._weights = weights / weights.sum()
         self._history = self._history + _MEMORY * (self._weights - self._history)
-        apart = apart * np.einsum("bsd,bs->bd", likely, self._weights / alone) + _TINY
+        apart = apart * np.einsum("bsd,bs->bd", likely, moved / alone) + _TINY
         apart /= apart.sum(axis=1, keepdims=True)
         means = apart @ self._apart
         variances = np.maximum(apart @ self._apart**2 - means**2, _LEAST_KNOWN)
         kept = 1 - (_BAND_STEP / _APART) ** 2
         self._means, self._variances = sqrt(kept) * means, kept * variances + _BAND_STEP**2
         self._summarise()
+        self.moved = self.profile * float(np.exp(moved @ np.log(self._totals)))
+
+    def _by_chance(self, weights: Floats) -> Floats:
+        """How likely each speed is to be shown by one silence."""
+        size = weights.size
+        return np.convolve(weights, self._chances)[size : 2 * size]
+
+    def _to_be_shown(self, shown: Floats) -> Floats:
+        """How likely each speed is, when one silence shows those; the slowest and the fastest stand for all beyond."""
+        size = shown.size
+        return np.convolve(np.pad(shown, size, "edge"), self._chances[::-1])[2 * size : 3 * size]
 
     def jumped(self) -> None:
         """What was observed last came at once: it may be over."""
@@ -129,6 +162,8 @@ class Drift:
         self.upper = sqrt(self.total * float(self._weights @ self._totals))
         """Between that and the mean, which the fast end pulls up: for intervals, where too little is worse."""
         self.bands: Floats = self.profile * self.total
+        self.moved: Floats = self.bands
+        """The same of what was observed last: how fast the data moved in that silence."""
 
     def scenarios(self, number: int) -> Floats:
         """Speeds that stand for the belief, equally likely."""
@@ -147,8 +182,16 @@ class Drift:
     @classmethod
     def from_state(cls, bands: Bands, state: Mapping[str, Any]) -> Drift:
         self = cls.__new__(cls)
-        self._begin(bands, state["slowest"], np.array(state["weights"]))
-        self._history = np.array(state["history"])
+        self._begin(bands, state["slowest"], np.array(state["weights"]), np.array(state["history"]))
         self._means, self._variances = (np.array(values) for values in state["bands"])
         self._summarise()
         return self
+
+
+def _fastest(bands: Bands, power: float) -> float:
+    return _FASTEST * power / float(bands.energy.sum())
+
+
+def _steps(slow: float, fast: float) -> int:
+    """From one speed to another, on the grid; none, if that is slower."""
+    return ceil(log(max(fast / slow, 1.0)) / _SPACING)

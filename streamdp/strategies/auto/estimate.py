@@ -75,6 +75,7 @@ class Estimate:
         bands, noise, coarse = self._bands, self._scales.noise(scale), self.motion.coarse
         coefficients = bands.forward(published.astype(np.float64))
         news = bands.forward((noisy - published).astype(np.float64))
+        power = float(bands.energy @ bands.mean_square(coefficients + news))
         of_coarse = coefficients[coarse] + news[coarse]
         news[coarse] = of_coarse - self.motion.foreseen(gap)
         square = bands.mean_square(news)
@@ -82,14 +83,14 @@ class Estimate:
         before = self.variances + gap * speeds
         foreseen = float(bands.energy @ (self.foreseen(gap) + noise))
         self.surprise += _LEARNING * (float(bands.energy @ square) / foreseen - self.surprise)
-        self.drift.observe(square, self.variances + noise, gap)
+        self.drift.observe(square, self.variances + noise, gap, power)
         if at_once:
             jump = np.maximum(square - before - noise, 0)
             variances = before + jump
             self.motion.correct(of_coarse, noise, speeds, gap, jump)
         else:
             variances = self._moved(square, before, noise)
-            self.motion.correct(of_coarse, noise, self.drift.bands, gap)
+            self.motion.correct(of_coarse, noise, self.drift.moved, gap)
         if cried:
             self.drift.jumped()
         gain = variances / (variances + noise)

@@ -34,6 +34,8 @@ _SECOND = 4
 _CRIES, _BEFORE = 8, Fraction(1, 10)
 """So many cries are taken to have come in such a part of a span before the first point: that others will follow must be
 disproved."""
+_REST = Fraction(3, 10)
+"""With a horizon, scheduled releases need shares besides: this part of one for each, at the present interval."""
 _DEAR = 3
 """A watch is worth while that costs no more than this part of what answers its cry."""
 _ANSWERS = 3
@@ -147,6 +149,8 @@ class Auto(StreamStrategy):
         passed = min(self.time_point, self.span) + _BEFORE * self.span
         ahead = self.span if self.horizon is None else self.horizon - self.time_point
         shares = 1 + (self._cries() + _CRIES) * ahead / passed
+        if self.window is None:
+            shares += _REST * ahead / self._interval
         left = self._left(self.time_point)
         answer = left / shares if self.window is None else min(self._for_releases / shares, left / _ANSWERS)
         return max(self._rounded(answer), self.epsilon / FINEST)
