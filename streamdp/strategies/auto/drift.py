@@ -122,8 +122,7 @@ class Drift:
         variances = np.maximum(apart @ self._apart**2 - means**2, _LEAST_KNOWN)
         kept = 1 - (_BAND_STEP / _APART) ** 2
         self._means, self._variances = sqrt(kept) * means, kept * variances + _BAND_STEP**2
-        self._summarise()
-        self.moved = self.profile * float(np.exp(moved @ np.log(self._totals)))
+        self._summarise(moved)
 
     def _by_chance(self, weights: Floats) -> Floats:
         """How likely each speed is to be shown by one silence."""
@@ -149,7 +148,8 @@ class Drift:
         weights: Floats = (1 - _ANYTHING) * moved / moved.sum() + _ANYTHING / size
         return weights
 
-    def _summarise(self) -> None:
+    def _summarise(self, moved: Floats | None = None) -> None:
+        """Takes weights on the speeds of the silence that was observed last, if there is one to tell of."""
         energy = self._bands.energy
         # Between the median and the mean of a lognormal.
         bands = np.exp(self._means + self._variances / 4)
@@ -162,7 +162,8 @@ class Drift:
         self.upper = sqrt(self.total * float(self._weights @ self._totals))
         """Between that and the mean, which the fast end pulls up: for intervals, where too little is worse."""
         self.bands: Floats = self.profile * self.total
-        self.moved: Floats = self.bands
+        shown = self._weights if moved is None else moved
+        self.moved: Floats = self.profile * float(np.exp(shown @ np.log(self._totals)))
         """The same of what was observed last: how fast the data moved in that silence."""
 
     def scenarios(self, number: int) -> Floats:
