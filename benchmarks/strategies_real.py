@@ -19,14 +19,16 @@ from __future__ import annotations
 
 import csv
 import gzip
+import json
 import subprocess
 import tempfile
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice
+from itertools import islice, pairwise, product
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 from strategies_made import configuration_for
 
 from streamdp.errors import ConfigurationError
@@ -201,19 +203,9 @@ def _weekly(path: Path) -> Iterator[list[int]]:
 def flights(peer: str | None) -> Scenario:
     def lines(draws: Draws, users: int, points: int, length: int) -> Iterator[Piece]:
         day, minute, plane, chosen = _departures(peer)
-        records = (
-            f'{{"origin":"{origin}","carrier":"{carrier}","delay":"{delay}"}}'
-            for origin in ORIGINS
-            for carrier in CARRIERS
-            for delay in DELAYS
-        )
-        endings = table([upsert(record) for record in records])
+        endings = _endings(origin=ORIGINS, carrier=CARRIERS, delay=DELAYS)
         starts = np.searchsorted(day, np.arange(points + 1))
-        for time_point in range(1, points + 1):
-            here = slice(starts[time_point - 1], starts[time_point])
-            ts = FIRST_OPEN + (time_point - 1) * _DAY + 60_000 * minute[here]
-            yield from write_lines(plane[here], ts, endings, chosen[here])
-            yield closed(time_point)
+        return _told(starts, plane, FIRST_OPEN + _DAY * day + 60_000 * minute, endings, chosen)
 
     about = "planes by their last flight from New York: origin, carrier and delay, day by day"
     domain = _categorical("origin", ORIGINS) + _categorical("carrier", CARRIERS) + _categorical("delay", DELAYS)
@@ -227,16 +219,12 @@ def flights(peer: str | None) -> Scenario:
 def departures(peer: str | None) -> Scenario:
     def lines(draws: Draws, users: int, points: int, length: int) -> Iterator[Piece]:
         day, minute, plane, chosen = _departures(peer)
-        records = (f'{{"origin":"{origin}","carrier":"{carrier}"}}' for origin in ORIGINS for carrier in CARRIERS)
-        endings = table([upsert(record) for record in records])
+        endings = _endings(origin=ORIGINS, carrier=CARRIERS)
         minute = (day - FIRST_DAY) * 1440 + minute
         order = np.argsort(minute, kind="stable")
         minute, plane, chosen = minute[order], plane[order], chosen[order] // len(DELAYS)
         starts = np.searchsorted(minute, 60 * np.arange(points + 1))
-        for time_point in range(1, points + 1):
-            here = slice(starts[time_point - 1], starts[time_point])
-            yield from write_lines(plane[here], FIRST_OPEN + 60_000 * minute[here], endings, chosen[here])
-            yield closed(time_point)
+        return _told(starts, plane, FIRST_OPEN + 60_000 * minute, endings, chosen)
 
     about = "planes that left New York in the last three hours, by origin and carrier, hour by hour"
     domain = _categorical("origin", ORIGINS) + _categorical("carrier", CARRIERS)
@@ -249,19 +237,10 @@ def departures(peer: str | None) -> Scenario:
 def swabs(peer: str | None) -> Scenario:
     def lines(draws: Draws, users: int, points: int, length: int) -> Iterator[Piece]:
         day, person, chosen = _tests(peer)
-        records = (
-            f'{{"place":"{place}","age":"{age}","result":"{result}"}}'
-            for place in PLACES
-            for age in PATIENT_AGES
-            for result in TEST_RESULTS
-        )
-        endings = table([upsert(record) for record in records])
+        endings = _endings(place=PLACES, age=PATIENT_AGES, result=TEST_RESULTS)
         starts = np.searchsorted(day, np.arange(points + 1))
-        for time_point in range(1, points + 1):
-            here = slice(starts[time_point - 1], starts[time_point])
-            ts = times(draws, len(day[here]), time_point, length)
-            yield from write_lines(person[here], ts, endings, chosen[here])
-            yield closed(time_point)
+        drawn = (times(draws, number, point, length) for point, number in enumerate(np.diff(starts), 1))
+        return _told(starts, person, np.concatenate(list(drawn)), endings, chosen)
 
     about = "people tested for COVID-19 by a hospital in the last two weeks: place, age and result, day by day"
     domain = _categorical("place", PLACES) + _categorical("age", PATIENT_AGES) + _categorical("result", TEST_RESULTS)
@@ -269,6 +248,20 @@ def swabs(peer: str | None) -> Scenario:
         "swabs", f"real data: {about}", domain, '"place", "age", "result"', length="1d", more="expire_after = 14\n"
     )
     return Scenario("swabs", about, 12_344, SWAB_DAYS, configuration, lines)
+
+
+def _endings(**attributes: Iterable[str]) -> pa.Array:
+    """The ends of lines that tell a record, one for each combination of values."""
+    records = (dict(zip(attributes, values, strict=True)) for values in product(*attributes.values()))
+    return table([upsert(json.dumps(record, separators=(",", ":"))) for record in records])
+
+
+def _told(starts: Integers, who: Integers, ts: Integers, endings: pa.Array, chosen: Integers) -> Iterator[Piece]:
+    """Records in the order of time; `starts` says where each point's begin, and where the last one's end."""
+    for time_point, (begin, end) in enumerate(pairwise(starts), 1):
+        here = slice(begin, end)
+        yield from write_lines(who[here], ts[here], endings, chosen[here])
+        yield closed(time_point)
 
 
 def _tests(peer: str | None) -> tuple[Integers, Integers, Integers]:
