@@ -54,8 +54,9 @@ def kinds_for(setting: Setting) -> list[str]:
     return [kind for kind in STRATEGIES if kind not in excluded]
 
 
-def measure(trials: Trials, truth: Truth, setting: Setting, kind: str, effort: Effort) -> Cell:
-    arguments: dict[str, Any] = {
+def arguments_for(kind: str, truth: Truth, setting: Setting) -> dict[str, Any]:
+    """Those of `make_strategy`, but for the parameters."""
+    return {
         "kind": kind,
         "epsilon": Fraction(setting.epsilon),
         "cells": truth.cells,
@@ -64,6 +65,10 @@ def measure(trials: Trials, truth: Truth, setting: Setting, kind: str, effort: E
         "window": setting.window,
         "sensitivity": 1,
     }
+
+
+def measure(trials: Trials, truth: Truth, setting: Setting, kind: str, effort: Effort) -> Cell:
+    arguments = arguments_for(kind, truth, setting)
     found = Search(trials, arguments, effort).best(space_of(kind, arguments, truth))
     errors = [outcome.absolute for outcome in found.reporting]
     return {

@@ -14,16 +14,17 @@ import argparse
 import os
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
-from fractions import Fraction
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
+from strategies import SETTINGS, Setting, arguments_for
 
+from streamdp.cli._progress import Progress
 from streamdp.replay.truth import Truth
 from streamdp.replay.tune.trials import Trial, run_trial
 
 Floats = NDArray[np.float64]
-SETTINGS = [(window, epsilon) for window in (None, 20, 100) for epsilon in ("0.1", "1")]
 SHAPES = [(8,), (20,), (64,), (8, 8), (16, 16), (30,), (12, 10), (5, 4, 3), (200,)]
 RELEASES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 200)
 SEED = 77
@@ -52,6 +53,7 @@ class Draw:
         if not self.features:
             self._add(self._days)
 
+    @cached_property
     def truth(self) -> Truth:
         random, cells = self._random, self._logs.shape[1]
         weights = np.exp(random.normal(0, random.uniform(0.3, 1.5), cells) + self._logs)
@@ -119,26 +121,17 @@ class Draw:
         return days
 
 
-def measure(asked: tuple[int, int | None, str, int]) -> tuple[float, int, str]:
+def measure(asked: tuple[int, Setting, int]) -> tuple[float, int, str]:
     """The error of `auto` over that of the best `fixed`, the interval of that one, and what the trace is."""
-    number, window, epsilon, draws = asked
+    number, setting, draws = asked
     draw = Draw(number)
-    truth = draw.truth()
+    truth = draw.truth
 
     def error(kind: str, **parameters: int) -> float:
-        arguments = {
-            "kind": kind,
-            "epsilon": Fraction(epsilon),
-            "cells": truth.cells,
-            "shape": truth.shape,
-            "horizon": truth.points if window is None else None,
-            "window": window,
-            "sensitivity": 1,
-            "parameters": parameters,
-        }
+        arguments = {**arguments_for(kind, truth, setting), "parameters": parameters}
         return float(np.mean([run_trial(truth, Trial(arguments, SEED, run)).absolute for run in range(draws)]))
 
-    span = window or truth.points
+    span = setting.window or truth.points
     intervals = sorted({-(-span // releases) for releases in (*RELEASES, span)})
     best, interval = min((error("fixed", interval=interval), interval) for interval in intervals)
     about = f"{'x'.join(map(str, draw.shape))} cells, {draw.users} users, {draw.points} points: "
@@ -154,12 +147,15 @@ def main() -> None:
     given = parser.parse_args()
     numbers = range(given.first, given.first + given.traces)
     with ProcessPoolExecutor(given.processes) as pool:
-        for window, epsilon in SETTINGS:
-            guarantee = f"{'horizon' if window is None else f'w = {window}'}, epsilon {epsilon}"
-            found = list(pool.map(measure, [(number, window, epsilon, given.draws) for number in numbers]))
+        for setting in SETTINGS:
+            found = []
+            with Progress(setting.title, given.traces) as progress:
+                for one in pool.map(measure, [(number, setting, given.draws) for number in numbers]):
+                    found.append(one)
+                    progress.at(len(found))
             ratios = np.array([ratio for ratio, _, _ in found])
             print(
-                f"{guarantee}: mean {np.exp(np.log(ratios).mean()):.3f} of the best fixed, "
+                f"{setting.title}: mean {np.exp(np.log(ratios).mean()):.3f} of the best fixed, "
                 f"{(ratios > 1.5).sum()} of {given.traces} above 1.5, worst:",
                 flush=True,
             )
