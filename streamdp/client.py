@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     import pandas
 
 _NORMAL_95 = 1.959964
+_WITH_COUNTS = ("release", "forecast")
 
 
 class RangeCount(int):
@@ -66,7 +67,7 @@ class RangeCount(int):
 
 @dataclass(frozen=True, eq=False)
 class Release:
-    """A released histogram: noisy counts, and everything public about how they were made."""
+    """A published histogram: noisy counts, and everything public about how they were made."""
 
     header: dict[str, Any]
     counts: NDArray[np.int64]
@@ -84,7 +85,7 @@ class Release:
 
     @property
     def time_point(self) -> int:
-        """The time point whose data was released."""
+        """The time point that the counts are of."""
         return int(self.header["time_point"])
 
     @property
@@ -94,8 +95,13 @@ class Release:
 
     @property
     def epsilon(self) -> Fraction:
-        """What this release cost."""
+        """What this release cost: nothing, if it was `foreseen`."""
         return Fraction(self.header["epsilon"])
+
+    @property
+    def foreseen(self) -> bool:
+        """Whether nobody looked at the data: the counts are what earlier releases let expect of the time point."""
+        return str(self.header["kind"]) == "forecast"
 
     @property
     def noise_scale(self) -> Fraction | None:
@@ -160,14 +166,16 @@ class Update:
     """One time point of one histogram: something new, or the same as before."""
 
     kind: str
-    """`release` (fresh counts), `repeat` (the last release stands), or `ended` (nothing more will come)."""
+    """`release` (fresh counts), `forecast` (counts that were foreseen), `repeat` (the last of these stands), or `ended`
+    (nothing more will come)."""
     header: dict[str, Any]
     release: Release | None
     """What a subscriber holds now; None when nothing was ever released, or it lies before where reading began."""
 
     @property
     def fresh(self) -> bool:
-        return self.kind == "release"
+        """Whether there are new counts, released or foreseen."""
+        return self.kind in _WITH_COUNTS
 
     @property
     def histogram(self) -> str:
@@ -179,7 +187,7 @@ class Update:
 
 
 def latest(transport: Transport, prefix: str) -> dict[str, Release]:
-    """The newest full release of every histogram of a stream."""
+    """The newest full release, or forecast, of every histogram of a stream."""
     topic = Topics.of(prefix).latest
     parts: dict[str, dict[int, messages.Decoded]] = {}
     newest: dict[str, Release] = {}
@@ -212,7 +220,7 @@ def subscribe(
     start = transport.begin_offsets([topic]) if from_beginning else transport.end_offsets([topic])
     held: dict[str, Release] = {} if from_beginning else latest(transport, prefix)
     wanted = [release for name, release in sorted(held.items()) if histograms is None or name in histograms]
-    yield from (Update("release", release.header, release) for release in wanted)
+    yield from (Update(str(release.header["kind"]), release.header, release) for release in wanted)
     # Points may close between the two reads above: what they published is in `held`, or older than it.
     begun = {name: release.time_point for name, release in held.items()}
     parts: dict[str, list[messages.Decoded]] = {}
@@ -231,7 +239,7 @@ def subscribe(
         running.add(name)
         if int(header["time_point"]) <= begun.get(name, 0):
             continue
-        if message.kind == "release":
+        if message.kind in _WITH_COUNTS:
             release_id = str(header["release_id"])
             parts.setdefault(release_id, []).append(message)
             whole = messages.join_parts(parts[release_id])

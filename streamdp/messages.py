@@ -4,9 +4,11 @@ A message is a JSON object, or, for wide histograms, an Arrow IPC stream whose s
 whose one column holds the counts, compressed. A release of many cells comes in parts; how many depends on the public
 number of cells only. Nothing here depends on unreleased data.
 
-Format 1. The meaning of a field never changes; a new meaning is a new field. `counts` is what a subscriber should hold;
-`noise_scale` is there where each of them is a count plus noise of that scale; `variance` (missing in older messages,
-null where nothing is known) is the error to expect of them, as `streamdp.histograms.variance` reads it.
+Format 1. The meaning of a field never changes; a new meaning is a new field. `counts` is what a subscriber should hold:
+that of a `release`, in which the data was looked at, or of a `forecast`, which follows from earlier releases, costs
+nothing and has a `release_id` of its own, by which it is repeated. `noise_scale` is there where each of them is a count
+plus noise of that scale; `variance` (missing in older messages, null where nothing is known) is the error to expect of
+them, as `streamdp.histograms.variance` reads it.
 """
 
 from __future__ import annotations
@@ -40,7 +42,7 @@ class BadMessage(StreamdpError):
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """One message: its header and, for (a part of) a release, its counts."""
+    """One message: its header and, for (a part of) a release or forecast, its counts."""
 
     header: dict[str, Any]
     counts: NDArray[np.int64] | None
@@ -56,7 +58,7 @@ def encode(header: Mapping[str, Any]) -> bytes:
 
 
 def encode_release(header: Mapping[str, Any], counts: NDArray[np.int64], encoding: Encoding = "auto") -> list[bytes]:
-    """The parts of one release, in order."""
+    """The parts of one release or forecast, in order."""
     if encoding == "auto":
         encoding = "json" if counts.size <= JSON_CELLS_PER_PART else "arrow"
     size = JSON_CELLS_PER_PART if encoding == "json" else ARROW_CELLS_PER_PART
@@ -93,7 +95,7 @@ def decode(value: bytes) -> Decoded:
 
 
 def join_parts(parts: Iterable[Decoded]) -> Decoded | None:
-    """The whole release from its parts (any order), or None while some are missing."""
+    """The whole release or forecast from its parts (any order), or None while some are missing."""
     ordered = sorted(parts, key=lambda part: int(part.header["part"]))
     if not ordered or len(ordered) != ordered[0].header["parts"]:
         return None

@@ -18,7 +18,8 @@ ORDER = 30
 HELP = "print releases as they come"
 DESCRIPTION = """\
 Prints what a stream has released: first the latest full release of each histogram, then, with --follow, every time
-point as it closes: `release` with fresh noisy counts, or `repeat` when the last release still stands.
+point as it closes: `release` with fresh noisy counts, `forecast` with counts that earlier releases let expect, which
+cost nothing, or `repeat` when the last of these still stands.
 
 Everything shown was released under the stream's guarantee, so anybody may see it. `total` is the number of records in
 the histogram; 95 of 100 such totals are off by no more than what follows the ± ("+ noise" where nothing is known of

@@ -166,7 +166,8 @@ def _histogram_sentences(histogram: HistogramPlan, plan: StreamPlan) -> Iterator
             f" through the noise, a watch looks between releases for jumps, and costs epsilon {watch} at most, once,"
             " however long it looks. What is published is the best estimate from all releases so far, with trends and"
             " daily or weekly rhythms, never negative, and with the error to expect of any range; so the noise below is"
-            " the most, and usually much less is left of it."
+            " the most, and usually much less is left of it. Between releases it publishes what they let expect, when"
+            " that has moved: a forecast, which costs nothing."
         )
     if histogram.method != "laplace":
         yield f"The noise of a release is that of the method {histogram.method}; an estimate is given for laplace only."

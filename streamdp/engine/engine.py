@@ -59,11 +59,12 @@ class Plan:
 
 
 class Engine:
-    """One decision and one message per histogram per closed point.
+    """One decision per histogram per closed point, and one message: a release, a forecast or a repeat.
 
     `last_point` is the last point already done, `release_ids` the last release of each histogram, both as the journal
-    knows them. Before `resumes_at` (None: never again) the budget is the operator's loss, written off: points are
-    repeated without a look at the data. `jobs` decides on jobs; a replay has none.
+    knows them; what was foreseen since, the strategies know. Before `resumes_at` (None: never again) the budget is the
+    operator's loss, written off: points are repeated without a look at the data. `jobs` decides on jobs; a replay has
+    none.
     """
 
     def __init__(
@@ -92,6 +93,9 @@ class Engine:
         self._resumes_at = resumes_at
         self._jobs = jobs
         self._release_ids: dict[str, str | None] = {plan.name: (release_ids or {}).get(plan.name) for plan in plans}
+        for plan in plans:
+            if plan.strategy.foreseen_at is not None:
+                self._release_ids[plan.name] = self._release_id(plan, plan.strategy.foreseen_at)
         self._counts: dict[str, NDArray[np.int64]] = {
             plan.name: np.zeros(plan.view.cells, dtype=np.int64) for plan in plans
         }
@@ -153,14 +157,16 @@ class Engine:
         ]
         actions.append(SaveState(plan.name, plan.strategy.state()))
         header = self._header(plan, event, decision, reason)
-        if not decision.fresh:
+        if not decision.fresh and not decision.foreseen:
             header = {"kind": "repeat", **header, "release_id": self._release_ids[plan.name]}
             return [*actions, self._publish(event, self.topics.releases, plan.name, messages.encode(header))]
-        release_id = f"{self.journal_id[:12]}.{plan.name}.{event.time_point}"
-        self._release_ids[plan.name] = release_id
-        assert decision.counts is not None  # a fresh decision has counts
-        actions.append(StoreRelease(release_id, plan.name, event.time_point, decision.counts))
-        header = {"kind": "release", **header, "release_id": release_id, **self._describe(plan, decision)}
+        release_id = self._release_ids[plan.name] = self._release_id(plan, event.time_point)
+        assert decision.counts is not None  # a fresh decision has counts, and so has a foreseen one
+        if decision.fresh:
+            # What is foreseen is no release: it follows from the last one, which the journal goes on holding.
+            actions.append(StoreRelease(release_id, plan.name, event.time_point, decision.counts))
+        kind = "release" if decision.fresh else "forecast"
+        header = {"kind": kind, **header, "release_id": release_id, **self._describe(plan, decision)}
         parts = messages.encode_release(header, decision.counts, plan.encoding)
         actions += [self._publish(event, self.topics.releases, plan.name, part) for part in parts]
         actions += [
@@ -168,6 +174,9 @@ class Engine:
             for number, part in enumerate(parts, start=1)
         ]
         return actions
+
+    def _release_id(self, plan: Plan, time_point: int) -> str:
+        return f"{self.journal_id[:12]}.{plan.name}.{time_point}"
 
     def _header(self, plan: Plan, event: PointClosed, decision: Decision, reason: str) -> dict[str, Any]:
         spent = sum((epsilon for epsilon, _ in decision.charges), Fraction(0))

@@ -53,11 +53,11 @@ class Board:
     # What comes in
 
     def take(self, message: messages.Decoded) -> Release | None:
-        """One published message; returns the release that it completes, if it does."""
+        """One published message; returns the release, or forecast, that it completes, if it does."""
         with self._lock:
             self._version += 1
             match message.kind:
-                case "release" | "repeat":
+                case "release" | "forecast" | "repeat":
                     return self._take_point(message)
                 case "head":
                     self._last = {name: message.header[name] for name in ("time_point", "closed", "ended")}
@@ -198,6 +198,7 @@ def _describe_release(release: Release) -> dict[str, Any]:
         "time_point": release.time_point,
         "closed": release.closed,
         "epsilon": float(release.epsilon),
+        "foreseen": release.foreseen,
         "noise_scale": None if release.noise_scale is None else float(release.noise_scale),
         "method": release.header["method"],
         "total": total.value,

@@ -83,6 +83,13 @@ METRICS: tuple[Metric, ...] = (
     ),
     _public("streamdp_releases_total", "counter", "", "Fresh releases published.", "histogram"),
     _public(
+        "streamdp_forecasts_total",
+        "counter",
+        "",
+        "Time points at which counts were published that were foreseen from earlier releases, for nothing.",
+        "histogram",
+    ),
+    _public(
         "streamdp_repeats_total",
         "counter",
         "",
@@ -101,7 +108,7 @@ METRICS: tuple[Metric, ...] = (
         "streamdp_released_records",
         "gauge",
         "records",
-        "The sum of the noisy counts of the latest release.",
+        "The sum of the noisy counts that were published last.",
         "histogram",
     ),
     _public(

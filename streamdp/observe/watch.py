@@ -19,7 +19,7 @@ from typing import Any, Self
 from prometheus_client import ProcessCollector
 
 from streamdp import __version__, messages
-from streamdp.client import latest
+from streamdp.client import Release, latest
 from streamdp.config import StreamConfig
 from streamdp.daemon.outputs import tail
 from streamdp.daemon.wiring import open_input, open_output
@@ -200,6 +200,7 @@ class Watch(Observer):
                 float(config.share(histogram) * config.epsilon)
             )
             public["streamdp_releases_total"].labels(histogram.name)
+            public["streamdp_forecasts_total"].labels(histogram.name)
         for reason in ("budget", "other"):
             public["streamdp_job_refusals_total"].labels(reason)
         for kind in (*KINDS, OTHER_KIND):
@@ -217,7 +218,7 @@ class Watch(Observer):
         """What was published before this start, as the output topics hold it."""
         for release in latest(target, self._config.output_prefix).values():
             self._board.hold(release)
-            self._show_release(release.header, int(release.counts.sum()))
+            self._show_counts(release)
         wanted = (
             (self._topics.releases, MOST_POINTS * len(self._plans)),
             (self._topics.results, MOST_JOBS),
@@ -229,6 +230,8 @@ class Watch(Observer):
                 self._board.take(decoded)
                 if decoded.kind == "head":
                     self._show_head(decoded.header)
+                elif decoded.kind == "release":
+                    self._show_release(decoded.header)
         last = max(1, journal.last_time_point)
         self._stand(self._standing(last, tuple(journal.jobs_under_way())))
 
@@ -239,7 +242,11 @@ class Watch(Observer):
         match decoded.kind:
             case "release" if release is not None:
                 public["streamdp_releases_total"].labels(header["histogram"]).inc()
-                self._show_release(header, int(release.counts.sum()))
+                self._show_release(header)
+                self._show_counts(release)
+            case "forecast" if release is not None:
+                public["streamdp_forecasts_total"].labels(header["histogram"]).inc()
+                self._show_counts(release)
             case "repeat":
                 public["streamdp_repeats_total"].labels(header["histogram"], header["reason"]).inc()
             case "head":
@@ -253,15 +260,17 @@ class Watch(Observer):
                 if header["state"] == "refused":
                     reason = "budget" if "epsilon_left" in header else "other"
                     public["streamdp_job_refusals_total"].labels(reason).inc()
-        if decoded.kind in ("release", "repeat"):
+        if decoded.kind in ("release", "forecast", "repeat"):
             if header["threshold"] is not None:
                 public["streamdp_threshold"].labels(header["histogram"]).set(float(Fraction(header["threshold"])))
             public["streamdp_epsilon_left"].labels(header["histogram"]).set(float(Fraction(header["epsilon_left"])))
 
-    def _show_release(self, header: Mapping[str, Any], total: int) -> None:
+    def _show_counts(self, release: Release) -> None:
+        self._public["streamdp_released_records"].labels(release.histogram).set(int(release.counts.sum()))
+
+    def _show_release(self, header: Mapping[str, Any]) -> None:
         name, public = header["histogram"], self._public
         public["streamdp_last_release_timestamp_seconds"].labels(name).set(header["closed"] / 1_000)
-        public["streamdp_released_records"].labels(name).set(total)
         public["streamdp_release_epsilon"].labels(name).set(float(Fraction(header["epsilon"])))
         if header["noise_scale"] is not None:
             public["streamdp_release_noise_scale"].labels(name).set(float(Fraction(header["noise_scale"])))

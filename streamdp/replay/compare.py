@@ -88,7 +88,7 @@ class _Run:
 
     def step(self, truth: Counts, answers: Counts, records: int, missed: bool) -> None:
         decision = self._strategy.skip() if missed else self._strategy.step(truth)
-        if decision.fresh and decision.counts is not None:
+        if (decision.fresh or decision.foreseen) and decision.counts is not None:
             self._answered = self._queries.answers(decision.counts)
         self._spend(decision.time_point, sum((charge.epsilon for charge in decision.charges), Fraction(0)))
         absolute, relative = errors(answers, self._answered, records)

@@ -20,7 +20,7 @@ from streamdp.config import StreamConfig
 from streamdp.config.histograms import HistogramSection
 from streamdp.daemon.start import terms_of
 from streamdp.domain import View
-from streamdp.engine import Action, Charge, PointClosed, Publish, StoreRelease
+from streamdp.engine import Action, Charge, PointClosed, Publish
 from streamdp.errors import ConfigurationError
 from streamdp.ingest import Decoded, Reason
 from streamdp.pipeline import Pipeline
@@ -190,15 +190,17 @@ class _Measure:
         name, result = self._view.name, self.result
         truth = self._truth = self._player.pipeline.population.counts(name)
         result.distances.append(None if self._held is None else self._distance.between(truth, self._held))
-        header = _first_header(actions, name)
+        published = self._published(actions)
+        header = published[0].header
         result.kinds.append(header["kind"])
         result.reasons.append(header["reason"])
         result.thresholds.append(None if header["threshold"] is None else float(Fraction(header["threshold"])))
+        whole = messages.join_parts(message for message in published if message.counts is not None)
+        if whole is not None and whole.counts is not None:
+            self._held = whole.counts
+            self._answered = self._queries.answers(whole.counts)
         for action in actions:
-            if isinstance(action, StoreRelease) and action.histogram == name:
-                self._held = action.counts
-                self._answered = self._queries.answers(action.counts)
-            elif isinstance(action, Charge) and action.owner == name:
+            if isinstance(action, Charge) and action.owner == name:
                 self._spent += action.epsilon
         # Before the first release a subscriber knows nothing, which is measured as if it were zeros.
         held = np.zeros_like(truth) if self._held is None else self._held
@@ -209,13 +211,16 @@ class _Measure:
         result.epsilon_spent.append(float(self._player.ledger.spent(time_point, name)))
         result.epsilon_left.append(float(Fraction(header["epsilon_left"])))
 
+    def _published(self, actions: Sequence[Action]) -> list[messages.Decoded]:
+        """What subscribers read of the histogram at a point."""
+        topic, key = self._player.pipeline.engine.topics.releases, self._view.name.encode()
+        return [
+            messages.decode(action.value)
+            for action in actions
+            if isinstance(action, Publish) and (action.topic, action.key) == (topic, key)
+        ]
+
     def finish(self) -> None:
         self.result.total_spent = to_text(self._spent)
         self.result.true_counts = self._truth.tolist()
         self.result.released_counts = [] if self._held is None else self._held.tolist()
-
-
-def _first_header(actions: Sequence[Action], histogram: str) -> dict[str, str]:
-    key = histogram.encode()
-    first = next(action for action in actions if isinstance(action, Publish) and action.key == key)
-    return messages.decode(first.value).header

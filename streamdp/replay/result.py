@@ -65,6 +65,7 @@ class HistogramResult:
         return {
             "strategy": self.strategy,
             "releases": self.releases,
+            "forecasts": self.kinds.count("forecast"),
             "mean_absolute_error": _mean(self.absolute),
             "mean_relative_error": _mean(self.relative),
             "mean_l1_error": _mean(self.l1),

@@ -62,6 +62,7 @@ class Decision:
 
     time_point: int
     fresh: bool
+    """Whether the data was released; other points cost nothing but what deciding costs."""
     counts: Counts | None
     """What subscribers hold from now on; None when nothing was ever released."""
     epsilon: Fraction
@@ -73,9 +74,11 @@ class Decision:
     reason: Reason
     charges: tuple[Charge, ...]
     variance: Variance | None = None
-    """What is known of the error of fresh counts; None for a repeat, or when nothing is."""
+    """What is known of the error of new counts; None for a repeat, or when nothing is."""
     combined: bool = False
     """Whether the counts are an estimate from several releases, so that `scale` is not that of the noise in them."""
+    foreseen: bool = False
+    """Whether the counts are new without a release: foreseen from those before, which costs nothing."""
 
 
 class Strategy(Protocol):
@@ -92,6 +95,9 @@ class Strategy(Protocol):
 
     @property
     def ended(self) -> bool: ...
+
+    @property
+    def foreseen_at(self) -> int | None: ...
 
     def step(self, counts: Counts) -> Decision: ...
 
@@ -137,7 +143,12 @@ class StreamStrategy(ABC):
         self.sensitivity = settings.sensitivity
         self.post = settings.post
         self.time_point = 0
+        self.released: Counts | None = None
+        """What was published with the last release."""
         self.last: Counts | None = None
+        """What subscribers hold: the same, or what was foreseen since."""
+        self.foreseen_at: int | None = None
+        """The point for which it was foreseen, then."""
         self._method = settings.method
         self._source = settings.source
         self._configuration = _fingerprint({"kind": self.kind, **settings.describe(), **parameters})
@@ -173,19 +184,19 @@ class StreamStrategy(ABC):
         return self._carry_out(Verdict("skipped"))
 
     def state(self) -> dict[str, Any]:
-        """All but the last released counts, as JSON. It may hold threshold noise: as private as the input data."""
+        """All but the counts last `released`, as JSON. It may hold threshold noise: as private as the input data."""
         return {
             "version": self.state_version,
             "kind": self.kind,
             "configuration": self._configuration,
             "time_point": self.time_point,
-            "released": self.last is not None,
+            "released": self.released is not None,
             **self._progress(),
         }
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any], last: Counts | None, **configuration: Any) -> Self:
-        """Go on where `state()` was taken, given the last released counts and the keyword arguments of creation."""
+        """Go on where `state()` was taken, given the counts last released and the keyword arguments of creation."""
         self = cls(**configuration)
         if state["version"] != self.state_version or state["kind"] != self.kind:
             raise StreamdpError(
@@ -201,7 +212,7 @@ class StreamStrategy(ABC):
             raise StreamdpError("the last released counts do not belong to the saved state of the strategy")
         self.time_point = operator.index(state["time_point"])
         if last is not None:
-            self.last = _frozen(last.astype(np.int64))
+            self.last = self.released = _frozen(last.astype(np.int64))
         self._resume(state)
         return self
 
@@ -220,8 +231,12 @@ class StreamStrategy(ABC):
         """What is published of a fresh release: the release itself, unless the strategy combines it with others."""
         return noisy
 
+    def _foresee(self, counts: Counts, time_point: int) -> None:
+        """Lets subscribers hold these from that point on: a function of what was released before, and so free."""
+        self.last, self.foreseen_at = _frozen(post_process(counts, self.post)), time_point
+
     def _variance(self, scale: Fraction | None) -> Variance | None:
-        """What is known of the error of the counts just published, whose noise has this scale."""
+        """What is known of the error of the counts just published, whose noise has this scale; None: none was drawn."""
         return None if scale is None or self.post else Variance.of_laplace(self.shape, scale)
 
     def _progress(self) -> dict[str, Any]:
@@ -242,10 +257,14 @@ class StreamStrategy(ABC):
         if verdict.epsilon and counts is not None:
             noisy = self._method.release(counts, self.shape, verdict.epsilon, self.sensitivity, self._source)
             noisy = self._absorb(noisy, verdict.epsilon)
-            self.last = _frozen(post_process(noisy.counts, self.post))
+            self.last = self.released = _frozen(post_process(noisy.counts, self.post))
+            self.foreseen_at = None
             scale = noisy.scale
             variance = self._variance(scale)
             charges = (*charges, Charge(verdict.epsilon, "release"))
+        foreseen = self.foreseen_at == self.time_point
+        if foreseen:
+            variance = self._variance(None)
         return Decision(
             time_point=self.time_point,
             fresh=bool(verdict.epsilon),
@@ -257,6 +276,7 @@ class StreamStrategy(ABC):
             charges=charges,
             variance=variance,
             combined=self.combines,
+            foreseen=foreseen,
         )
 
 

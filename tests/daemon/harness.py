@@ -267,6 +267,11 @@ class Stream:
             ]
             assert points == list(range(1, len(points) + 1))
             assert len(points) == self.last_published()
+            stands = None
+            for header in (m.header for m in decoded if m.header["histogram"] == histogram):
+                if header["kind"] in ("release", "forecast"):
+                    stands = header["release_id"]
+                assert header["release_id"] == stands, "a repeat points elsewhere than at what stands"
 
     @staticmethod
     def summary(values: list[bytes]) -> list[tuple[int, str, str]]:

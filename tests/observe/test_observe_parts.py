@@ -157,6 +157,18 @@ class TestBoard:
         assert margins == pytest.approx(meant, rel=0.01)
         assert board.status()["histograms"][0]["release"]["time_point"] == 1
 
+    def test_a_forecast_is_shown_as_what_it_is(self):
+        view = View("wards", DOMAIN, ["ward"])
+        board = Board({}, [view])
+        board.take(release(view, np.array([1, 2, 3]))[0])
+        (message,) = release(view, np.array([4, 5, 6]), time_point=2, kind="forecast", epsilon="0/1")
+        held = board.take(message)
+        assert held is not None and held.foreseen
+        shown = board.status()["histograms"][0]
+        assert [point["kind"] for point in shown["points"]] == ["release", "forecast"]
+        assert (shown["release"]["foreseen"], shown["release"]["epsilon"], shown["release"]["total"]) == (True, 0, 15)
+        assert board.drawing("wards", ["ward"])["counts"] == [4, 5, 6]
+
     def test_an_unchanged_status_is_only_its_version(self):
         view = View("wards", DOMAIN, ["ward"])
         board = Board({"stream": "s"}, [view])

@@ -114,8 +114,9 @@ class Histogram {
     const release = this.about?.release;
     if (!release) return;
     const off = release.total_off === null ? "" : ` ± ${show(Math.round(release.total_off))}`;
-    this.facts.textContent = `Released at time point ${release.time_point}, ${clock(release.closed)} (${ago(release.closed)})`
-      + ` · ${show(release.total)}${off} records in ${show(release.cells)} cells · cost epsilon ${show(release.epsilon, 3)}`
+    this.facts.textContent = `${release.foreseen ? "Foreseen for" : "Released at"} time point ${release.time_point}, `
+      + `${clock(release.closed)} (${ago(release.closed)}) · ${show(release.total)}${off} records in ${show(release.cells)} cells · `
+      + (release.foreseen ? "cost nothing: from earlier releases" : `cost epsilon ${show(release.epsilon, 3)}`)
       + (release.noise_scale === null ? "" : ` · noise of scale ${show(release.noise_scale, 3)} in each count`);
   }
 
@@ -260,10 +261,10 @@ class Histogram {
     make("h3", this.time, {}, "Time points");
     const releases = points.filter(point => point.kind === "release").length;
     const strip = svgIn("line strip", `${releases} releases in the last ${points.length} time points`);
-    const kind = point => point.kind === "release" ? "release"
+    const kind = point => point.kind !== "repeat" ? point.kind
       : ["below"].includes(point.reason) ? "asked" : "unasked";
     for (const point of points) {
-      const tall = {release: 100, asked: 60, unasked: 15}[kind(point)];
+      const tall = {release: 100, forecast: 60, asked: 60, unasked: 15}[kind(point)];
       const bar = make("rect", strip, {class: kind(point), x: point.time_point - first + 0.08, width: 0.84,
         y: 100 - tall, height: tall});
       make("title", bar, {}, `time point ${point.time_point}, ${clock(point.closed)}: ${point.kind} (${point.reason})`);
@@ -271,6 +272,8 @@ class Histogram {
     this.ends(points);
     const legend = make("ul", this.time, {class: "legend"});
     make("li", legend, {class: "release"}, "release");
+    if (points.some(point => point.kind === "forecast"))
+      make("li", legend, {class: "forecast"}, "forecast: from earlier releases, for nothing");
     make("li", legend, {class: "asked"}, "repeat: below the threshold");
     make("li", legend, {class: "unasked"}, "repeat: nothing was asked");
     this.threshold(points.filter(point => point.threshold !== null), first, svgIn);

@@ -20,6 +20,12 @@ from streamdp.replay.result import HistogramResult, ReplayResult
 # The page holds truth: a browser that shows it must not be able to send anything anywhere.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
 _ASKED = frozenset({"below"})
+_KINDS = {
+    "release": "release",
+    "forecast": "forecast",
+    "asked": "repeat, the data was asked",
+    "unasked": "repeat, nothing asked",
+}
 
 
 def render(result: ReplayResult) -> str:
@@ -188,17 +194,16 @@ def _charts(histogram: HistogramResult, series: Series, axis: TimeAxis) -> str:
 
 
 def _class(kind: str, reason: str) -> str:
-    return "release" if kind == "release" else "asked" if reason in _ASKED else "unasked"
+    return kind if kind != "repeat" else "asked" if reason in _ASKED else "unasked"
 
 
 def _reasons(histogram: HistogramResult) -> list[tuple[str, str]]:
     """The strip's legend: how often each reason led to each kind of point."""
-    groups: dict[str, Counter[str]] = {"release": Counter(), "asked": Counter(), "unasked": Counter()}
+    groups: dict[str, Counter[str]] = {style: Counter() for style in _KINDS}
     for kind, reason in zip(histogram.kinds, histogram.reasons, strict=True):
         groups[_class(kind, reason)][reason.replace("_", " ")] += 1
-    names = {"release": "release", "asked": "repeat, the data was asked", "unasked": "repeat, nothing asked"}
     return [
-        (style, f"{names[style]} ({', '.join(f'{reason} {count:,}' for reason, count in reasons.items())})")
+        (style, f"{_KINDS[style]} ({', '.join(f'{reason} {count:,}' for reason, count in reasons.items())})")
         for style, reasons in groups.items()
         if reasons
     ]

@@ -31,7 +31,7 @@ class Series:
         self._begins = range(0, points, self.size)
         self.time_points = self._each(result.time_points, lambda part: part[0])
         self.closed = self._each(result.closed, lambda part: part[-1])
-        self.kinds = self._each(histogram.kinds, lambda part: "release" if "release" in part else "repeat")
+        self.kinds = self._each(histogram.kinds, _kind)
         self.reasons = [
             _reason(histogram, begin, begin + self.size, kind)
             for begin, kind in zip(self._begins, self.kinds, strict=True)
@@ -78,6 +78,10 @@ def points_each(histograms: int) -> int:
 
 def cells_each(histograms: int) -> int:
     return max(_LEAST_CELLS, CELLS // max(1, histograms))
+
+
+def _kind(kinds: Sequence[str]) -> str:
+    return next(kind for kind in ("release", "forecast", "repeat") if kind in kinds)
 
 
 def _reason(histogram: HistogramResult, begin: int, end: int, kind: str) -> str:

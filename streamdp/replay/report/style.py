@@ -4,13 +4,13 @@ STYLE = """
 :root {
   color-scheme: light dark;
   --page: #ffffff; --panel: #f6f7f9; --text: #1c2127; --muted: #59636e; --rule: #d7dce2; --link: #0b5cad;
-  --blue: #0068a8; --orange: #b94700; --green: #00795a; --grey: #a9b2bc; --pale: #e3e7ec;
+  --blue: #0068a8; --orange: #b94700; --green: #00795a; --mint: #86c9b4; --grey: #a9b2bc; --pale: #e3e7ec;
   --warning: #fff4e0; --warning-edge: #b94700;
 }
 @media (prefers-color-scheme: dark) {
   :root {
     --page: #14181d; --panel: #1c2228; --text: #e7ebef; --muted: #a3adb8; --rule: #39424c; --link: #79b8ff;
-    --blue: #5fb3ee; --orange: #f59a52; --green: #3cc79c; --grey: #66717d; --pale: #2c343c;
+    --blue: #5fb3ee; --orange: #f59a52; --green: #3cc79c; --mint: #22705a; --grey: #66717d; --pale: #2c343c;
     --warning: #33260f; --warning-edge: #f59a52;
   }
 }
@@ -56,6 +56,7 @@ figcaption p { color: var(--muted); font-size: .9rem; margin: 0; }
 .error, .distance, .spent, .true { --ink: var(--blue); }
 .threshold, .epsilon, .released { --ink: var(--orange); }
 .release { --ink: var(--green); }
+.forecast { --ink: var(--mint); }
 .asked { --ink: var(--grey); }
 .unasked { --ink: var(--pale); }
 .plot { display: grid; grid-template-columns: 3.6rem minmax(0, 1fr); padding-right: .8rem;
