@@ -9,6 +9,7 @@ import time
 import pytest
 from harness import Stream
 
+from streamdp import messages
 from streamdp.daemon.steps import STEPS
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -17,6 +18,7 @@ DSAT_W: dict[str, str] = {}
 AUTO = {"strategy": "auto", "parameters": ""}
 WATCHED = AUTO | {"epsilon": "400", "guarantee": "window = 100"}
 """So large an epsilon that a few hundred users are enough to be watched, once they rest."""
+FORESEEING = AUTO | {"epsilon": "40", "guarantee": "horizon = 400"}
 
 
 def kill_at(stream: Stream, step: str) -> None:
@@ -79,6 +81,21 @@ def test_auto_killed_while_it_watches(tmp_path, step):
     stream.feed(400)
     stream.run_until(points=40)
     assert "decisions" in {purpose for *_, purpose in stream.told_charges()}
+    killed_twice_at(stream, step)
+
+
+@pytest.mark.parametrize("step", ["commit.before", "journal.commit.written", "publish.before:2"])
+def test_auto_killed_between_what_it_foresees(tmp_path, step):
+    """People come steadily, so that more are expected at every point; a repeat after the crash points at what stood."""
+    stream = Stream(tmp_path, **FORESEEING)
+    process = stream.start()
+    while stream.last_published() < 40:
+        stream.feed(6)
+        time.sleep(0.1)
+    process.kill()
+    process.wait(90)
+    told = [messages.decode(value) for value in stream.outputs()]
+    assert sum(message.kind == "forecast" for message in told) > 3
     killed_twice_at(stream, step)
 
 

@@ -23,7 +23,7 @@ from streamdp.engine import (
     Topics,
 )
 from streamdp.privacy import InsecureSeededSource, Ledger
-from streamdp.strategies import make_strategy
+from streamdp.strategies import make_strategy, restore_strategy
 
 DOMAIN = Domain([Attribute.categorical("ward", ["north", "south", "east", "west"])])
 TOPICS = Topics.of("clinic")
@@ -99,6 +99,40 @@ def test_a_repeat_points_at_the_last_release_and_costs_nothing():
     header = published(actions, TOPICS.releases)[0].header
     assert (header["kind"], header["release_id"], header["charges"]) == ("repeat", "0123456789ab.wards.1", [])
     assert not published(actions, TOPICS.latest)
+
+
+def test_a_forecast_is_published_but_is_no_release():
+    engine = make_engine("auto", horizon=200)
+    kind = ""
+    while kind != "forecast":
+        engine.handle(CountsMoved("wards", np.arange(4), np.full(4, 40)))
+        actions = close(engine, engine.last_point + 1)
+        (message,) = published(actions, TOPICS.releases)
+        kind = message.kind
+    point = message.header["time_point"]
+    assert not [action for action in actions if isinstance(action, Charge | StoreRelease)]
+    assert (message.header["epsilon"], message.header["charges"]) == ("0/1", [])
+    assert message.header["release_id"] == f"0123456789ab.wards.{point}"
+    assert set(message.header) == FIELDS["release"]
+    assert np.abs(message.counts - 40 * point).max() < 1_000
+    assert published(actions, TOPICS.latest)[0].header == message.header
+    # Whoever holds it is told that it stands, by this engine or by the one after a restart.
+    plan = engine.plans["wards"]
+    state, last = plan.strategy.state(), plan.strategy.released
+    restored = restore_strategy("auto", state=state, last=last, epsilon=1, cells=4, horizon=200)
+    again = Engine(
+        stream="clinic",
+        journal_id=engine.journal_id,
+        plans=[Plan(plan.view, "auto", restored, "laplace")],
+        budget=engine._budget,
+        topics=TOPICS,
+        horizon=200,
+        last_point=point,
+        release_ids={"wards": "the release before"},
+    )
+    for each in (engine, again):
+        header = published(close(each, point + 1, missed=True), TOPICS.releases)[0].header
+        assert (header["kind"], header["release_id"]) == ("repeat", message.header["release_id"])
 
 
 # Everything that leaves, and nothing else: each is a function of the configuration, the public clock and the decision.

@@ -81,6 +81,33 @@ def test_the_report_of_a_replay(tmp_path):
     assert json.loads(json.dumps(result.to_json()))["noise"].endswith("NOT private")
 
 
+def test_what_was_foreseen_is_what_is_measured(tmp_path):
+    """People come steadily; between releases subscribers hold more and more of them."""
+    settings = config(privacy='epsilon = "1"\nhorizon = 200', strategy="")
+    lines = []
+    for point in range(1, 121):
+        lines += [line(f"u{point}.{i}", 60_000 * (point - 1) + i, "north") for i in range(40)] + [close(point)]
+    held = []
+
+    def on_point(event, actions, pipeline):
+        for action in actions:
+            counts = json.loads(action.value).get("counts") if hasattr(action, "value") else None
+            if counts and "latest" in action.topic:
+                held.append((event.time_point, counts))
+
+    with open_trace(write(tmp_path / "t", lines), settings) as trace:
+        result = replay(settings, trace, seed=5, on_point=on_point)
+    (histogram,) = result.histograms
+    kinds = dict(enumerate(histogram.kinds, start=1))
+    assert {kinds[point] for point, _ in held} == {"release", "forecast"}
+    assert len(held) == sum(kind != "repeat" for kind in kinds.values())
+    for point, counts in held:
+        assert histogram.l1[point - 1] == np.abs(np.subtract(counts, [40 * point, 0, 0, 0])).sum()
+    figures = result.summary()["histograms"]["wards"]
+    assert (figures["releases"], figures["forecasts"]) == tuple(map(histogram.kinds.count, ("release", "forecast")))
+    assert histogram.releases == len([spent for spent in np.diff([0.0, *histogram.epsilon_spent]) if spent > 0])
+
+
 def test_a_seed_makes_a_replay_reproducible_and_none_does_not(tmp_path):
     path = write(tmp_path / "t", [*(line(f"u{i}", i, "north") for i in range(9)), *(close(p) for p in range(1, 30))])
     settings = config()

@@ -314,7 +314,7 @@ def test_it_goes_on_to_the_bit_after_a_restart(post: tuple[str, ...]) -> None:
         parted = restore_strategy(
             "auto",
             state=json.loads(json.dumps(parted.state())),
-            last=parted.last,
+            last=parted.released,
             source=again_source,
             **arguments,
         )

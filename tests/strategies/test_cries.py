@@ -18,7 +18,7 @@ def test_the_more_cries_the_less_answers_the_next() -> None:
         strategy.step(STILL)
     answers = []
     for cries in range(20):
-        strategy._watch._ended = [100] * cries
+        strategy._watch._confirmed = [100] * cries
         answers.append(strategy._answer())
         # As many as came in a hundred points may come in the hundred after them, and there are enough for all.
         assert answers[-1] * (1 + cries) <= strategy._left(100)
@@ -108,6 +108,40 @@ def test_after_a_cry_the_data_may_rest_again() -> None:
     assert slow < drift.total < fast**0.5 * slow**0.5
     drift.observe(still, noise, 10, 1e9)
     assert drift.total < 10 * slow
+
+
+@pytest.mark.parametrize("span", [{"horizon": 300}, {"window": 300}])
+def test_a_cry_for_nothing_is_no_jump(span: dict[str, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The release that answers it is worse than what was known, and is no reason to forget that."""
+    strategy = build(4, **span)
+    cried = strategy._watch.cries
+
+    def startled(counts: Any, published: Any, slack: Any, time_point: int) -> bool:
+        if time_point != 150:
+            return cried(counts, published, slack, time_point)
+        strategy._watch._sparse_vector = None
+        strategy._watch._ended = [150]
+        return True
+
+    monkeypatch.setattr(strategy._watch, "cries", startled)
+    off = []
+    for _ in range(200):
+        decision = strategy.step(STILL)
+        off.append(np.abs((decision.counts - STILL).reshape(SHAPE).sum(axis=1)).mean())  # type: ignore[operator]
+        if decision.time_point == 150:
+            assert decision.reason == "above" and not strategy._jumps() and strategy._cries()
+    assert off[149] < 1.5 * off[148]
+
+
+def test_a_jump_is_confirmed_and_a_restart_remembers_it() -> None:
+    strategy = build(2, epsilon="0.1", horizon=600)
+    for counts in jumping([80], 100):
+        strategy.step(10_000 * counts)
+    assert strategy._jumps() == 1
+    again = build(2, epsilon="0.1", horizon=600)
+    again._watch.resume(strategy._watch.state(), None)
+    again.time_point = strategy.time_point
+    assert again._jumps() == 1
 
 
 def test_only_a_cry_is_a_jump(monkeypatch: pytest.MonkeyPatch) -> None:

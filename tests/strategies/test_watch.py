@@ -148,7 +148,7 @@ def test_a_cry_is_paid_for_until_it_is_a_window_ago(restarted: bool) -> None:
         arguments: dict[str, Any] = {"epsilon": 1, "cells": CELLS, "shape": SHAPE, "window": 30}
         state = json.loads(json.dumps(strategy.state(), allow_nan=False))
         strategy = restore_strategy(
-            "auto", state=state, last=strategy.last, source=InsecureSeededSource(1), **arguments
+            "auto", state=state, last=strategy.released, source=InsecureSeededSource(1), **arguments
         )
         assert isinstance(strategy, Auto)
     price, paid = strategy._watch.epsilon, {}
@@ -290,7 +290,7 @@ def test_a_watch_goes_on_to_the_bit_after_a_restart() -> None:
         assert np.array_equal(one.counts, other.counts)  # type: ignore[arg-type]
         reasons.add(one.reason)
         state = json.loads(json.dumps(parted.state(), allow_nan=False))
-        parted = restore_strategy("auto", state=state, last=parted.last, source=sources[1], **arguments)
+        parted = restore_strategy("auto", state=state, last=parted.released, source=sources[1], **arguments)
     assert {"above", "below"} <= reasons
 
 

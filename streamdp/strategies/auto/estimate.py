@@ -26,6 +26,8 @@ _SURPRISE = 5.0
 _LEAST = 1e-9
 _ROUNDING = 1 / 12
 _LEARNING = 0.3
+_NOTABLE = 0.02
+"""What is foreseen is told when it has moved by more than this part of what it may be off anyway, in squares."""
 _CAUTION = 1.75
 """Data that surprised lately will surprise more: its speed changes too."""
 
@@ -35,7 +37,7 @@ class Estimate:
 
     The first release is taken as it is. Later ones correct the estimate, in each band by as much as the estimate's own
     variance, grown by drift, is of that and the noise together; the coarse coefficients by the models of `Motion`. What
-    is published is the mean of what is foreseen for the silence that follows, without negative counts (`Halves`).
+    is published is that, without negative counts (`Halves`); and between releases what is foreseen, when it has moved.
     """
 
     def __init__(self, bands: Bands, scales: Scales, everything: float, span: int) -> None:
@@ -52,8 +54,8 @@ class Estimate:
         self.drift: Drift | None = None
         self.surprise = 1.0
         """How far releases were from the estimate, relative to what it was said to be: mean squares, lately."""
-        self._silence = 1
-        """For how many points the published estimate is meant."""
+        self._until = 1
+        """The age at which the next release is due."""
 
     def begin(self, noisy: Counts, scale: Fraction) -> Floats:
         """The coefficients of the estimate after the first release, whose cells have noise of that scale."""
@@ -65,16 +67,16 @@ class Estimate:
         return coefficients
 
     def correct(
-        self, published: Counts, noisy: Counts, scale: Fraction, gap: int, *, cried: bool, at_once: bool
+        self, released: Counts, noisy: Counts, scale: Fraction, gap: int, *, cried: bool, at_once: bool
     ) -> Floats:
-        """The same after a release `gap` points after the one before, which a watch `cried` for or not.
+        """The same after a release `gap` points after the one with those counts, which a watch `cried` for or not.
 
         What is new came `at_once` when it is to be taken for a jump, that says nothing of how the data moves otherwise.
         """
         assert self.drift is not None  # there was a first release
         bands, noise, coarse = self._bands, self._scales.noise(scale), self.motion.coarse
-        coefficients = bands.forward(published.astype(np.float64))
-        news = bands.forward((noisy - published).astype(np.float64))
+        coefficients = bands.forward(released.astype(np.float64))
+        news = bands.forward((noisy - released).astype(np.float64))
         power = float(bands.energy @ bands.mean_square(coefficients + news))
         of_coarse = coefficients[coarse] + news[coarse]
         news[coarse] = of_coarse - self.motion.foreseen(gap)
@@ -110,19 +112,34 @@ class Estimate:
         variances: Floats = np.maximum(before + trust * (square - expected), before / 10)
         return variances
 
-    def publish(self, coefficients: Floats, silence: int) -> Counts:
-        """What subscribers should hold for the next `silence` points. Writes to `coefficients`."""
-        self._silence = silence
-        coefficients[self.motion.coarse] = self.motion.held(silence)
-        cells, self.left = halves_of(self._bands.shape).positive(self._bands.inverse(coefficients), self.variances)
+    def publish(self, coefficients: Floats, until: int) -> Counts:
+        """What subscribers should hold after a release; the next is due `until` points later."""
+        self._until = until
+        return self._shown(coefficients, 0)
+
+    def has_moved(self, shown: int, age: int) -> bool:
+        """Whether subscribers, who hold what was foreseen for the age `shown`, should get what is for this one."""
+        energy = self._bands.energy
+        return float(energy @ self.motion.moved(shown, age)) > _NOTABLE * float(energy @ self.foreseen(age))
+
+    def forecast(self, released: Counts, age: int) -> Counts:
+        """What subscribers should hold `age` points after the release in which those counts were published."""
+        return self._shown(self._bands.forward(released.astype(np.float64)), age)
+
+    def _shown(self, coefficients: Floats, age: int) -> Counts:
+        """Writes to `coefficients`."""
+        coefficients[self.motion.coarse] = self.motion.foreseen(age)
+        cells, left = halves_of(self._bands.shape).positive(self._bands.inverse(coefficients), self.variances)
+        if not age:
+            self.left = left
         return integer_sums(cells)
 
-    def variance(self) -> Variance:
-        """What is known of the error of the estimate."""
+    def variance(self, age: int) -> Variance:
+        """What is known of the error of the estimate, so many points after the release."""
         assert self.drift is not None
         wider = max(1.0, _CAUTION * self.surprise)
         drift = self.drift.profile * self.drift.upper
-        variances = self.held() + self.motion.error(self._silence)
+        variances = self.foreseen(age) + self.motion.doubt(age, max(self._until, age + 1))
         return Variance(self._bands.shape, wider * variances + _ROUNDING, wider * drift)
 
     def held(self) -> Floats:
@@ -146,7 +163,7 @@ class Estimate:
             "variances": self.variances.tolist(),
             "left": self.left.tolist(),
             "surprise": self.surprise,
-            "silence": self._silence,
+            "until": self._until,
             "motion": self.motion.state(),
             "drift": None if self.drift is None else self.drift.state(),
         }
@@ -155,6 +172,6 @@ class Estimate:
         self.variances = np.array(state["variances"])
         self.left = np.array(state["left"])
         self.surprise = state["surprise"]
-        self._silence = state["silence"]
+        self._until = state["until"]
         self.motion.resume(state["motion"])
         self.drift = None if state["drift"] is None else Drift.from_state(self._bands, state["drift"])

@@ -29,6 +29,8 @@ _WORTH = 0.04
 """How much better, relatively, twice the share must be."""
 _SAME = 0.003
 """Schedules that differ by less are equally good, and the one with fewer releases is taken."""
+_MISSED = 0.1
+"""The part of what is foreseen to move in a silence, in squares, that is counted on to be foreseen wrongly."""
 _SCENARIOS = 7
 _EXACT = 4
 """Releases looked at one by one; those after them by the formula for many."""
@@ -100,7 +102,7 @@ def next_release(
     energy, profile, variances, factors = _grouped(
         bands, drift.profile, estimate.held(), estimate.left * estimate.factors
     )
-    trend = float(bands.energy @ estimate.motion.slopes())
+    trend = _MISSED * float(bands.energy @ estimate.motion.slopes())
     speeds = drift.scenarios(_SCENARIOS)
     costs = _Costs(energy, profile, variances, factors, speeds, trend, means)
     errors = costs.mean_error(gap, interval, epsilon, later)
@@ -184,7 +186,7 @@ class _Costs:
     def _held(self, variance: Floats | float, points: Floats) -> Floats:
         """The sum of standard deviations over `points` points, from `variance` on: the integral.
 
-        An estimate that is meant for the middle of a silence is off by its trend at both ends.
+        What is missed of a trend counts as if an estimate for the middle of a silence were off by it at both ends.
         """
         variance = variance + self._trend * points**2 / 12
         speed = np.maximum(self._speed, 1e-9 * np.asarray(variance))

@@ -25,7 +25,7 @@ FINEST = 2**20
 _USUAL = 1.5
 """A release that must tell something takes this part of epsilon, over the square root of the horizon or of the window:
 enough of it, and little enough that hardly anything is lost by it."""
-_SMALLER, _WIDER = 0.3, 0.9
+_SMALLER, _WIDER = 0.35, 0.9
 """The powers by which the first one takes more, where epsilon is smaller than 1 or the histogram wide."""
 _READABLE = 8.0
 """A histogram is wide when at epsilon 1 a random range has more noise than so many users."""
@@ -50,6 +50,8 @@ _FEWEST_FINITE = 4
 _FEWEST_WINDOW = 2
 _MOST, _MOST_WINDOW = Fraction(1, 2), Fraction(7, 10)
 """The most of what a horizon, or a window, has left that one release takes: something may happen right after it."""
+_MOST_LATER = Fraction(1, 3)
+"""The same of a horizon, after the first: the longer it was quiet, the less is left to answer what comes."""
 _SMALL = Fraction(1, 3)
 """In a window, or this part of epsilon: where releases are so small, older ones soon leave the window."""
 
@@ -70,11 +72,12 @@ class Auto(StreamStrategy):
     releases of the window, and all watches that it meets. So no window costs more than `epsilon`, and one in which
     neither happens costs at most the watch that is on.
 
-    The product of the likelihood ratios is then at most `exp(epsilon)`, whichever history it was. What is published is
-    a function of noisy releases and of cries, so it costs nothing more.
+    The product of the likelihood ratios is then at most `exp(epsilon)`, whichever history it was. What is published, at
+    releases and between them, is a function of noisy releases, of cries and of the time, so it costs nothing more.
 
     What it does: it learns from releases how fast the data moves (`Drift`) and in what manner (`Motion`), keeps
-    the best estimate of the data for every scale (`Estimate`), and looks for the interval between releases under which
+    the best estimate of the data for every scale (`Estimate`), publishes what is foreseen between releases when that
+    has moved, and looks for the interval between releases under which
     the error to expect is the least (`next_release`). Budget accrues with the time since the last release and is spent
     whole when one is due; data that stands still may get more than accrued. A silence is at most three times as long as
     the one before. Where a watch could see anything, one looks for what nobody foresaw; what answers its cry leaves as
@@ -83,7 +86,7 @@ class Auto(StreamStrategy):
 
     kind = "auto"
     combines = True
-    state_version = 4
+    state_version = 5
 
     def __init__(self, **common: Unpack[Common]) -> None:
         if common.get("method", "laplace") != "laplace":
@@ -106,15 +109,38 @@ class Auto(StreamStrategy):
 
     def _decide(self, counts: Counts) -> Verdict:
         self._cried, self._meant = False, 0
+        verdict = self._scheduled()
+        if not verdict.epsilon:
+            self._look_ahead()
+        if verdict.reason == "waiting" and self.last is not None:
+            return self._look(counts, self.last)
+        return verdict
+
+    def _scheduled(self) -> Verdict:
+        """What time and what was published say of this point."""
         if self.time_point == self.horizon:
             left = self._left(self.time_point)
             return Verdict("final", left) if left else Verdict("cut_off")
         if self.last is not None and self.time_point < self._due:
-            return self._look(counts, self.last)
+            return Verdict("waiting")
         epsilon = min(self._affordable(), self._spendable())
         if not epsilon or epsilon * _POOR < self._wanted:
             return Verdict("cut_off")
         return Verdict("first" if self.last is None else "scheduled", epsilon)
+
+    def _look_ahead(self) -> None:
+        """Publishes what is foreseen for this point, if that is not what subscribers hold."""
+        if self.released is None:
+            return
+        shown = self._last_release if self.foreseen_at is None else self.foreseen_at
+        age = self._age
+        if self._estimate.has_moved(shown - self._last_release, age):
+            self._foresee(self._estimate.forecast(self.released, age), self.time_point)
+
+    @property
+    def _age(self) -> int:
+        """Points since the last release."""
+        return self.time_point - self._last_release
 
     def _look(self, counts: Counts, published: Counts) -> Verdict:
         """A point before the next release is due: watched, or passed without a look."""
@@ -144,11 +170,15 @@ class Auto(StreamStrategy):
         """How many there were, of a span."""
         return self._watch.ended_since(self.time_point - self.span)
 
+    def _jumps(self) -> int:
+        """How many of them had a reason, as far as anybody can tell."""
+        return self._watch.confirmed_since(self.time_point - self.span)
+
     def _answer(self) -> Fraction:
         """What would answer a cry now: its share of what is left, if others follow as often as they came so far."""
         passed = min(self.time_point, self.span) + _BEFORE * self.span
         ahead = self.span if self.horizon is None else self.horizon - self.time_point
-        shares = 1 + (self._cries() + _CRIES) * ahead / passed
+        shares = 1 + (self._jumps() + _CRIES) * ahead / passed
         if self.window is None:
             shares += _REST * ahead / self._interval
         left = self._left(self.time_point)
@@ -162,26 +192,33 @@ class Auto(StreamStrategy):
 
     def _absorb(self, noisy: Noisy, epsilon: Fraction) -> Noisy:
         assert noisy.scale is not None  # cells have Laplace noise
-        if self.last is None:
+        if self.released is None:
             estimate = self._estimate.begin(noisy.counts, noisy.scale)
             if self.span >= _SHORTEST_SPAN:
                 self._watch.fit(float(noisy.counts.sum()))
         else:
-            self._gap = self.time_point - self._last_release
+            self._gap = self._age
+            jumped = self._cried and self._is_confirmed(noisy.counts, noisy.scale)
             # What a window spends comes back, so it may follow a jump as if it were a trend; a horizon saves.
-            at_once = self._cried and self.window is None
+            at_once = jumped and self.window is None
             estimate = self._estimate.correct(
-                self.last, noisy.counts, noisy.scale, self._gap, cried=self._cried, at_once=at_once
+                self.released, noisy.counts, noisy.scale, self._gap, cried=jumped, at_once=at_once
             )
         self._last_release = self.time_point
         self._spent.append((self.time_point, epsilon))
         self._spent = [(point, spent) for point, spent in self._spent if self._counts_at(point, self.time_point)]
         self._plan()
-        silence = max(self._due - self.time_point, 1)
-        return Noisy(self._estimate.publish(estimate, silence), noisy.scale)
+        until = max(self._due - self.time_point, 1)
+        return Noisy(self._estimate.publish(estimate, until), noisy.scale)
+
+    def _is_confirmed(self, noisy: Counts, scale: Fraction) -> bool:
+        """Whether the release after a cry sees what it was for; a watch may cry for nothing."""
+        assert self.last is not None  # or there was nothing to watch
+        variances = self._estimate.held() + self._scales.noise(scale)
+        return self._watch.confirm(noisy, self.last, self._slack(self._wanted), variances, self.time_point)
 
     def _variance(self, scale: Fraction | None) -> Variance | None:
-        return None if self.post else self._estimate.variance()
+        return None if self.post else self._estimate.variance(self._age)
 
     def _counts_at(self, point: int, time_point: int) -> bool:
         """Whether what was spent at `point` counts in the sum that ends with `time_point`."""
@@ -207,7 +244,7 @@ class Auto(StreamStrategy):
             return epsilon
         held = [(point, spent) for point, spent in self._spent if self._counts_at(point, self.time_point)]
         spent_then = sum((spent for _, spent in held), Fraction(0))
-        interval = max(self._interval, self.time_point - self._last_release)
+        interval = max(self._interval, self._age)
         for point, spent in held:
             releases = -(-(point + self.window - self.time_point) // interval)
             epsilon = min(epsilon, (self._for_releases - spent_then) / releases)
@@ -239,7 +276,7 @@ class Auto(StreamStrategy):
         if not self._gap:
             # One release tells nothing of drift: the second follows soon, and must be able to see it.
             wanted = max(wanted, self._usual / _SECOND)
-        if self.window is None and self._cries():
+        if self.window is None and self._jumps():
             # Where things happen, quiet is no reason to spend what the next one needs.
             wanted = min(wanted, answer)
         self._wanted = max(wanted, self.epsilon / FINEST)
@@ -251,7 +288,7 @@ class Auto(StreamStrategy):
         def shares(gap: Floats, interval: Floats, boost: Floats) -> tuple[Floats, Floats]:
             accrued = left * gap / ahead
             epsilon = np.minimum(
-                accrued * boost, np.where(gap >= ahead, left, np.maximum(float(_MOST) * left, accrued))
+                accrued * boost, np.where(gap >= ahead, left, np.maximum(float(_MOST_LATER) * left, accrued))
             )
             rest = np.maximum(ahead - gap, 1)
             return epsilon, np.where(ahead > gap, (left - epsilon) * np.minimum(interval / rest, 1), 0)
@@ -293,6 +330,7 @@ class Auto(StreamStrategy):
         return {
             "spent": [[point, to_text(epsilon)] for point, epsilon in self._spent],
             "last_release": self._last_release,
+            "foreseen_at": self.foreseen_at,
             "gap": self._gap,
             "due": self._due,
             "wanted": to_text(self._wanted),
@@ -309,6 +347,10 @@ class Auto(StreamStrategy):
         self._wanted = as_fraction(state["wanted"])
         self._interval = state["interval"]
         self._estimate.resume(state["estimate"])
+        if state["foreseen_at"] is not None:
+            assert self.released is not None  # what is foreseen is foreseen from that
+            age = state["foreseen_at"] - self._last_release
+            self._foresee(self._estimate.forecast(self.released, age), state["foreseen_at"])
         self._watch.resume(state["watch"], self._source)
 
 

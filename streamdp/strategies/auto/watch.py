@@ -25,6 +25,8 @@ _FALSE = 0.3
 """The chance, about, that a watch cries for nothing while a span passes."""
 _SEEN = 0.1
 """A watch is as cheap as lets it see that this part of everybody is elsewhere, and worth nothing where it cannot."""
+_CONFIRMED = 0.5
+"""A cry is confirmed by a release in which this part of the threshold is elsewhere, beyond what noise shows."""
 _CHEAPEST, _STEPS = 1 / 40, 2**10
 """The cheapest, of the dearest; and prices are multiples of this fraction of that, so that exact sums stay short."""
 _TINY = 1e-9
@@ -53,6 +55,8 @@ class Watch:
         """Whether there are enough records for it to see any move."""
         self._ended: list[int] = []
         """The points at which one cried, of a span."""
+        self._confirmed: list[int] = []
+        """Those at which the release that answered saw a reason."""
         levels = _levels(bands)
         self._distance = L1Distance(prod(bands.shape), bands.groups(levels)[0])
         self._energy: Floats = np.array([bands.energy_of(block) for block in bands.blocks(levels)])
@@ -103,22 +107,44 @@ class Watch:
         is_far = self._sparse_vector.above(int(beyond.sum()), self.threshold)
         if is_far:
             self._sparse_vector = None
-            self._ended = [point for point in self._ended if point > time_point - self._span] + [time_point]
+            self._ended = self._of_a_span(self._ended, time_point)
         return is_far
+
+    def confirm(self, noisy: Counts, published: Counts, slack: Floats, variances: Floats, time_point: int) -> bool:
+        """Whether a release sees what it cried for, which has these variances itself in the bands."""
+        beyond = np.maximum(np.abs(self._distance.grouped(noisy - published)) - slack, 0).sum()
+        by_chance = _beyond(np.sqrt(self._energy @ variances) + _TINY, slack)
+        is_seen = bool(beyond - by_chance >= _CONFIRMED * self.threshold)
+        if is_seen:
+            self._confirmed = self._of_a_span(self._confirmed, time_point)
+        return is_seen
+
+    def _of_a_span(self, points: list[int], time_point: int) -> list[int]:
+        return [point for point in points if point > time_point - self._span] + [time_point]
 
     def ended_since(self, time_point: int) -> int:
         """How many have cried after that point, at most a span ago."""
         return sum(point > time_point for point in self._ended)
 
+    def confirmed_since(self, time_point: int) -> int:
+        """The same of those that a release confirmed."""
+        return sum(point > time_point for point in self._confirmed)
+
     def state(self) -> dict[str, Any]:
         """It holds threshold noise: as private as the input data."""
         state = None if self._sparse_vector is None else self._sparse_vector.state()
-        return {"sees": self.sees, "epsilon": to_text(self.epsilon), "ended": self._ended, "sparse_vector": state}
+        return {
+            "sees": self.sees,
+            "epsilon": to_text(self.epsilon),
+            "ended": self._ended,
+            "confirmed": self._confirmed,
+            "sparse_vector": state,
+        }
 
     def resume(self, state: Mapping[str, Any], source: NoiseSource | None) -> None:
         self._cost(as_fraction(state["epsilon"]))
         self.sees = state["sees"]
-        self._ended = list(state["ended"])
+        self._ended, self._confirmed = list(state["ended"]), list(state["confirmed"])
         if state["sparse_vector"] is not None:
             self._sparse_vector = SparseVector.from_state(state["sparse_vector"], source)
 
