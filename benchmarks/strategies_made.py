@@ -6,7 +6,7 @@ Users stand on a grid of `x` by `y` cells; a walk yields where everybody is at e
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from math import cos, pi, sin
+from math import cos, exp, pi, sin
 
 import numpy as np
 from numpy.typing import NDArray
@@ -236,6 +236,44 @@ def versions(draws: Draws, users: int, points: int) -> Iterator[Integers]:
         has_it = coming | (has_it & ~draws.yes(0.002, users))
 
 
+def parking(draws: Draws, users: int, points: int) -> Iterator[Integers]:
+    """Cars by car park and hours they have stood: for work, for shops, where people live, and one at a stadium.
+
+    Workers come on weekdays and stay, shoppers come and go and are more on Saturdays, neighbours stay for the night.
+    Two matches fill the stadium's, a car park with shops is closed for repairs for three days of the second week, and
+    who finds a car park full drives on. The last of the ten hours is that one and all later ones.
+    """
+    kind = np.repeat(np.arange(4), (5, 5, 3, 1))
+    popular = 1 / (2.0 + np.arange(14) % 5)
+    park = np.where(draws.yes(0.08, users), 10 + draws.integers(3, users), ABSENT)
+    stayed = draws.integers(10, users)
+    for point in range(points):
+        yield np.where(park == ABSENT, ABSENT, park * 10 + np.minimum(stayed, 9))
+        day, hour = divmod(point, 24)
+        is_match = (day, hour) in ((5, 14), (5, 15), (9, 19), (9, 20))
+        rates = (
+            (0.002 if day % 7 > 4 else 0.05) * exp(-(((hour - 8) / 1.7) ** 2)),
+            (0.04 if day % 7 == 5 else 0.01 if day % 7 == 6 else 0.02) * exp(-(((hour - 14) / 4.2) ** 2)),
+            0.02 * exp(-(((hour - 19) / 2.8) ** 2)),
+            0.3 if is_match else 0.0,
+        )
+        weights = np.array(rates)[kind] * popular
+        wanted = np.where((park == ABSENT) & draws.yes(weights.sum(), users), draws.choices(weights, users), ABSENT)
+        room = np.maximum(0.06 * users - np.bincount(park[park != ABSENT], minlength=14), 0)
+        room[6] *= not 8 <= day < 11
+        asking = np.bincount(wanted[wanted != ABSENT], minlength=14)
+        coming = (wanted != ABSENT) & (draws.uniforms(users) * asking[wanted] < room[wanted])
+        chances = (
+            np.where(stayed < 7, 0.02, 0.4),
+            0.4,
+            0.35 if 6 <= hour <= 10 else 0.02,
+            np.where(stayed < 2, 0.0, 0.8),
+        )
+        leaving = draws.uniforms(users) < np.choose(kind[park], chances)
+        park = np.where(coming, wanted, np.where(leaving, ABSENT, park))
+        stayed = np.where(coming, 0, stayed + 1)
+
+
 DRIFT = scenario("drift", "random steps with a wind, on many cells", 50_000, 300, (64, 64), drift)
 SEASONS = scenario("seasons", "a slow and a fast swing", 15_000, 300, (8, 6), seasons)
 REGIMES = scenario("regimes", "stillness, a rush, slow change, among few", 1_000, 300, (4, 4), regimes)
@@ -249,3 +287,6 @@ CROWDS = scenario("crowds", "a city with events at times that nobody knows", 60_
 NETWORK = scenario("network", "phones on masts, with a failure and a festival", 200_000, 336, (16, 16), network)
 WARDS = scenario("wards", "patients by ward and days of stay, through a year", 100_000, 365, (12, 10), wards)
 VERSIONS = scenario("versions", "phones by country and version of an app, day by day", 250_000, 240, (8, 20), versions)
+PARKING = scenario(
+    "parking", "cars by car park and hours they have stood, hour by hour", 40_000, 336, (14, 10), parking
+)

