@@ -213,7 +213,7 @@ def test_a_horizon_burns_down_to_its_end_and_text_from_outside_stays_text(tmp_pa
     view = View("wards", Domain([Attribute.categorical("ward", ["<b>north</b>", "south"])]), ["ward"])
     about = {"stream": "<i>s</i>", "epsilon": 1.0, "horizon": 40, "window": None, "length_ms": 1_000}
     board = Board(about, [view])
-    header = {"release_id": "x", "histogram": "wards", "time_point": 1, "closed": 0, "epsilon": "1/2"}
+    header = {"kind": "release", "release_id": "x", "histogram": "wards", "time_point": 1, "closed": 0, "epsilon": "1/2"}
     header |= {"noise_scale": None, "method": "laplace", "view": view.describe()}
     # Ten points later the total, whose indicator lies in the coarser band alone, has a variance of 2 * (8 + 9 * 10.4).
     header["variance"] = {"noise": [8.0, 3.0], "drift": [10.4, 1.0]}
@@ -243,6 +243,15 @@ def test_a_horizon_burns_down_to_its_end_and_text_from_outside_stays_text(tmp_pa
         # 1.96 standard errors.
         assert " · 6 ± 28 records in 2 cells" in browser.evaluate("document.querySelector('.facts').textContent")
         assert "<img" in browser.evaluate("document.querySelector('.job').textContent")
+        assert browser.evaluate("document.querySelectorAll('.forecast').length") == 0
+        # Counts that were foreseen are new, are drawn, and are told from a release.
+        told = {"reason": "waiting", "threshold": None, "epsilon_left": "1/4"}
+        foreseen = header | told | {"kind": "forecast", "release_id": "y", "time_point": 11, "closed": 11_000}
+        for part in messages.encode_release(foreseen | {"epsilon": "0/1"}, np.array([2, 9])):
+            board.take(messages.decode(part))
+        browser.wait_for("document.querySelectorAll('.strip .forecast, .legend .forecast').length === 2")
+        facts = browser.evaluate("document.querySelector('.facts').textContent")
+        assert facts.startswith("Foreseen for time point 11") and "cost nothing: from earlier releases" in facts
         assert browser.complaints == []
     finally:
         browser.close()
