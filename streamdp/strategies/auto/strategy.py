@@ -25,8 +25,9 @@ FINEST = 2**20
 _USUAL = 1.5
 """A release that must tell something takes this part of epsilon, over the square root of the horizon or of the window:
 enough of it, and little enough that hardly anything is lost by it."""
-_SMALLER, _WIDER = 0.35, 0.9
-"""The powers by which the first one takes more, where epsilon is smaller than 1 or the histogram wide."""
+_SMALLER, _SMALLER_WINDOW, _WIDER = 0.35, 0.3, 0.9
+"""The powers by which the first one takes more, where epsilon is smaller than 1 (with a horizon, in a window), or the
+histogram wide."""
 _READABLE = 8.0
 """A histogram is wide when at epsilon 1 a random range has more noise than so many users."""
 _SECOND = 4
@@ -378,7 +379,8 @@ def first_share(epsilon: Fraction, span: int, returns: bool, shape: tuple[int, .
 
     The more noise, the fewer releases pay; and if there is to be but one good one, it had better be the first.
     """
-    more = max(1 / float(epsilon), 1.0) ** _SMALLER * max(range_noise(shape, Fraction(1)) / _READABLE, 1.0) ** _WIDER
+    smaller = _SMALLER_WINDOW if returns else _SMALLER
+    more = max(1 / float(epsilon), 1.0) ** smaller * max(range_noise(shape, Fraction(1)) / _READABLE, 1.0) ** _WIDER
     return _part(epsilon, span, returns, _USUAL * more)
 
 
