@@ -213,7 +213,14 @@ def test_a_horizon_burns_down_to_its_end_and_text_from_outside_stays_text(tmp_pa
     view = View("wards", Domain([Attribute.categorical("ward", ["<b>north</b>", "south"])]), ["ward"])
     about = {"stream": "<i>s</i>", "epsilon": 1.0, "horizon": 40, "window": None, "length_ms": 1_000}
     board = Board(about, [view])
-    header = {"kind": "release", "release_id": "x", "histogram": "wards", "time_point": 1, "closed": 0, "epsilon": "1/2"}
+    header = {
+        "kind": "release",
+        "release_id": "x",
+        "histogram": "wards",
+        "time_point": 1,
+        "closed": 0,
+        "epsilon": "1/2",
+    }
     header |= {"noise_scale": None, "method": "laplace", "view": view.describe()}
     # Ten points later the total, whose indicator lies in the coarser band alone, has a variance of 2 * (8 + 9 * 10.4).
     header["variance"] = {"noise": [8.0, 3.0], "drift": [10.4, 1.0]}

@@ -111,7 +111,7 @@ def test_the_first_share_is_larger_where_fewer_releases_pay(returns: bool) -> No
     assert share("5", (16,)) == share("1", (16,)) == pytest.approx(plain, abs=1e-5)
     assert plain < share("1/10", (16,)) < share("1/10", (64, 64)) < share("1/100", (64, 64))
     assert 2 * plain < share("1", (64, 64)) < share("1", (48, 24, 24))
-    assert share("1/10", (16,)) == pytest.approx(2 * plain, rel=0.01)
+    assert share("1/10", (16,)) == pytest.approx(10 ** (0.3 if returns else 0.35) * plain, rel=0.01)
     assert share("1/1000", (64, 64), 4) == float(largest_share(Fraction(1), 4, returns)) == (0.7 if returns else 0.5)
     assert share("1/1000", (64, 64), 1) == 1
 
@@ -126,6 +126,20 @@ def test_the_second_release_can_see_whether_anything_moved(span: dict[str, int])
     first, each = (share(strategy.epsilon, 200, "window" in span, (4096,)) for share in (first_share, busy_share))
     assert fresh[0].epsilon == first > usual
     assert first + usual / 4 + 198 * each == strategy.epsilon
+
+
+def test_the_longer_it_is_quiet_the_less_a_horizon_spends_at_once() -> None:
+    for seed in range(5):
+        strategy = build(seed, horizon=300)
+        left, most = strategy.epsilon, Fraction(0)
+        for point in range(1, 300):
+            decision = strategy.step(np.full(CELLS, 300, dtype=np.int64))
+            if decision.fresh and point > 1:
+                accrued = left * strategy._gap / (300 - point + strategy._gap)
+                assert decision.epsilon <= max(left / 3, accrued) + Fraction(1, strategy_module.FINEST)
+                most = max(most, decision.epsilon / left)
+            left = strategy._left(point)
+        assert most > Fraction(1, 4)
 
 
 @pytest.mark.parametrize("power", [0.3, 2.0])

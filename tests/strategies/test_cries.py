@@ -133,6 +133,22 @@ def test_a_cry_for_nothing_is_no_jump(span: dict[str, int], monkeypatch: pytest.
     assert off[149] < 1.5 * off[148]
 
 
+@pytest.mark.parametrize("moved", [False, True])
+def test_a_noisy_answer_confirms_nothing_by_its_noise(moved: bool) -> None:
+    strategy = build(2, horizon=600)
+    strategy.step(10 * STILL)
+    watch, bands = strategy._watch, bands_of(SHAPE)
+    deviation = watch.threshold / 16
+    noisy = 10 * STILL + np.rint(np.random.default_rng(3).normal(0, deviation, STILL.size)).astype(np.int64)
+    if moved:
+        noisy[:32] += watch.threshold // 8
+        noisy[32:] -= watch.threshold // 8
+    variances, slack = np.full(bands.number, deviation**2), watch.slack(np.zeros(bands.number))
+    by_noise = np.abs(watch._distance.grouped(noisy - 10 * STILL)).sum()
+    assert by_noise > 2 * watch.threshold
+    assert watch.confirm(noisy, 10 * STILL, slack, variances, 2) == moved
+
+
 def test_a_jump_is_confirmed_and_a_restart_remembers_it() -> None:
     strategy = build(2, epsilon="0.1", horizon=600)
     for counts in jumping([80], 100):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import streamdp.strategies.auto.estimate as estimate_module
+import streamdp.strategies.base as base_module
 from streamdp.privacy.noise import InsecureSeededSource
 from streamdp.strategies import Auto, Decision, make_strategy, restore_strategy
 
@@ -103,6 +104,49 @@ def test_a_release_takes_its_place() -> None:
             assert strategy.foreseen_at is None and strategy.last is strategy.released is decision.counts
         elif decision.foreseen:
             assert strategy.foreseen_at == decision.time_point and strategy.last is decision.counts
+
+
+def test_it_is_made_from_the_release_and_leaves_what_is_known_of_that_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not from the forecast before: what rounding and cutting take from one would be missing in all that follow."""
+    corrected, processed = [], []
+    correct, process = estimate_module.Estimate.correct, base_module.post_process
+
+    def recorded(estimate: Any, released: np.ndarray, *rest: Any, **more: Any) -> Any:
+        corrected.append(released)
+        return correct(estimate, released, *rest, **more)
+
+    def counted(counts: np.ndarray, options: Any) -> np.ndarray:
+        processed.append(options)
+        return process(counts, options)
+
+    monkeypatch.setattr(estimate_module.Estimate, "correct", recorded)
+    monkeypatch.setattr(base_module, "post_process", counted)
+    # So many cells that not all coefficients have models of motion.
+    strategy = build(post=("nonnegative",), cells=256, shape=(16, 16))
+    published, left = 0, None
+    for counts in tides():
+        released = strategy.released
+        decision = strategy.step(np.kron(counts.reshape(SHAPE), np.ones((2, 2), np.int64)).reshape(-1))
+        if decision.fresh:
+            assert released is None or corrected[-1] is released
+            left = strategy._estimate.left.copy()
+        if decision.foreseen:
+            foreseen = strategy._estimate.forecast(strategy.released, strategy._age)  # type: ignore[arg-type]
+            assert np.array_equal(decision.counts, foreseen)  # type: ignore[arg-type]
+            assert np.array_equal(strategy._estimate.left, left)  # type: ignore[arg-type]
+        published += decision.fresh or decision.foreseen
+    assert processed == [("nonnegative",)] * published
+
+
+def test_models_that_differ_make_it_less_certain(monkeypatch: pytest.MonkeyPatch) -> None:
+    strategy = build()
+    known = strategy.step(tides()[0]).variance
+    bands = strategy._bands.number
+    monkeypatch.setattr(strategy._estimate.motion, "doubt", lambda begin, end: np.full(bands, 1e6))
+    doubted = strategy._estimate.variance(0)
+    assert known is not None
+    selection = [slice(0, 3), slice(0, 8)]
+    assert doubted.standard_error(selection, 0) > known.standard_error(selection, 0) + 1_000
 
 
 def test_a_point_that_nobody_asked_foresees_nothing() -> None:
