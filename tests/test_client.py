@@ -100,28 +100,6 @@ def test_a_release_answers_range_counts_in_every_form(publisher):
     assert series.groupby("sex").sum()["m"] == counts[1::2].sum()
 
 
-def test_a_forecast_is_new_to_a_subscriber_and_says_what_it_is(tmp_path):
-    with closing(Publisher(tmp_path / "log", views=(SEX,), horizon=300, kind="auto")) as publisher:
-        for point in range(150):
-            publisher.engine.handle(CountsLoaded("sex", np.array([5_000 + 40 * point, 9_000])))
-            publisher.points()
-        updates = list(subscribe(publisher.log, "clinic", from_beginning=True, follow=False))
-        newest = latest(publisher.log, "clinic")["sex"]
-    foreseen = [update for update in updates if update.kind == "forecast"]
-    assert len(updates) == 150 and len(foreseen) > 10
-    for update in foreseen:
-        release = update.release
-        assert update.fresh and release.foreseen and release.epsilon == 0 and release.age == 0
-        assert release.time_point == update.time_point and release.range_count().drift_included
-    assert not any(update.release.foreseen for update in updates if update.kind == "release")
-    held = updates[-1].release
-    assert (newest.release_id, newest.foreseen, newest.age) == (held.release_id, held.foreseen, held.age)
-    # A late subscriber begins with what stands, whatever it is.
-    with closing(FileLog(tmp_path / "log", durable=False)) as log:
-        (first,) = subscribe(log, "clinic", follow=False)
-    assert first.kind == ("forecast" if held.foreseen else "release")
-
-
 def test_a_range_count_knows_its_error(publisher):
     publisher.points()
     release = latest(publisher.log, "clinic")["age_by_sex"]

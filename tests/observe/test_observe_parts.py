@@ -10,6 +10,7 @@ import pytest
 from pydantic import ValidationError
 
 from streamdp import messages
+from streamdp.config import parse
 from streamdp.config.observe import Address, Observe
 from streamdp.daemon.publisher import Publisher
 from streamdp.domain import Attribute, Domain, View
@@ -21,7 +22,7 @@ from streamdp.journal import StoredMessage
 from streamdp.observe.board import MOST_ALONG, MOST_JOBS, Board, summary
 from streamdp.observe.health import FRESH_SECONDS, Health
 from streamdp.observe.observer import Observer
-from streamdp.observe.watch import returns_in
+from streamdp.observe.watch import Watch, returns_in
 from streamdp.privacy import Ledger
 from streamdp.transport.base import Message, TopicSpec, Unreachable
 from streamdp.transport.filelog import FileLog
@@ -111,6 +112,37 @@ DOMAIN = Domain(
         Attribute.integer("stay", 0, 29, bins=6),
     ]
 )
+
+
+STREAM = """
+[stream]
+name = "clinic"
+[domain.ward]
+type = "categorical"
+values = ["a", "b", "c"]
+[time]
+length = "1m"
+[privacy]
+epsilon = 1
+horizon = 100
+[[histogram]]
+name = "wards"
+attributes = ["ward"]
+[input]
+topics = ["visits"]
+"""
+
+
+def test_a_forecast_is_counted_and_is_not_taken_for_a_release():
+    view, watch = View("wards", DOMAIN, ["ward"]), Watch(parse(STREAM))
+
+    def value(name):
+        return watch._public[f"streamdp_{name}"].labels("wards")._value.get()
+
+    watch._show(release(view, np.array([1, 2, 3]))[0])
+    watch._show(release(view, np.array([4, 5, 6]), time_point=2, kind="forecast", epsilon="0/1")[0])
+    assert (value("releases_total"), value("forecasts_total"), value("released_records")) == (1, 1, 15)
+    assert (value("last_release_timestamp_seconds"), value("release_epsilon")) == (1, 0.1)
 
 
 class TestBoard:
