@@ -11,7 +11,8 @@ import numpy.typing as npt
 from streamdp.histograms.base import Counts, Noisy, Statement
 from streamdp.histograms.laplace import Laplace
 from streamdp.histograms.post import integer_sums
-from streamdp.privacy.noise import NoiseSource, discrete_laplace, saturated
+from streamdp.privacy.mechanisms import noisy_sum
+from streamdp.privacy.noise import NoiseSource
 from streamdp.privacy.selection import permute_and_flip
 
 Floats = npt.NDArray[np.float64]
@@ -114,7 +115,7 @@ def smoothed(
             moved += np.abs(waves)
     # What one user can move is a fact of the rounded basis: the largest absolute sum over a cell.
     scale = sensitivity * int(moved.max()) / epsilon
-    sums = saturated(sums + discrete_laplace(scale, sums.size, source))
+    sums = noisy_sum(sums, scale, source)
     spectrum = np.zeros(cells // 2 + 1, dtype=np.complex128)
     spectrum[0] = sums[0] / constant
     spectrum[1 : frequencies + 1] = (sums[1::2] - 1j * sums[2::2]) / UNIT

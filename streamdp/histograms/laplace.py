@@ -5,7 +5,8 @@ from __future__ import annotations
 from fractions import Fraction
 
 from streamdp.histograms.base import Counts, Noisy, Statement
-from streamdp.privacy.noise import NoiseSource, discrete_laplace, saturated
+from streamdp.privacy.mechanisms import noisy_sum
+from streamdp.privacy.noise import NoiseSource
 
 
 class Laplace:
@@ -34,6 +35,4 @@ class Laplace:
     ) -> Noisy:
         """Every count with discrete Laplace noise of scale `sensitivity / epsilon`."""
         scale = sensitivity / epsilon
-        noisy = discrete_laplace(scale, counts.size, source)
-        noisy += counts
-        return Noisy(saturated(noisy), scale)
+        return Noisy(noisy_sum(counts, scale, source), scale)

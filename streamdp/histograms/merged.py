@@ -9,7 +9,8 @@ import numpy.typing as npt
 
 from streamdp.histograms.base import Counts, Noisy, Statement
 from streamdp.histograms.post import integer_sums
-from streamdp.privacy.noise import NoiseSource, discrete_laplace, saturated
+from streamdp.privacy.mechanisms import noisy_sum
+from streamdp.privacy.noise import NoiseSource
 
 Floats = npt.NDArray[np.float64]
 
@@ -64,7 +65,7 @@ class Merged:
 
 
 def _noisy_parts(counts: Counts, scale: Fraction, source: NoiseSource | None, doubt: float = 0.0) -> Floats:
-    noisy = saturated(counts + discrete_laplace(scale, counts.shape, source)).astype(np.float64)
+    noisy = noisy_sum(counts, scale, source).astype(np.float64)
     return merge(noisy, 2 * float(scale) ** 2, doubt)
 
 

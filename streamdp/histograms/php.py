@@ -9,7 +9,8 @@ import numpy.typing as npt
 
 from streamdp.histograms.base import Counts, Noisy, Statement
 from streamdp.histograms.post import integer_sums
-from streamdp.privacy.noise import NoiseSource, discrete_laplace, saturated
+from streamdp.privacy.mechanisms import noisy_sum
+from streamdp.privacy.noise import NoiseSource
 from streamdp.privacy.selection import permute_and_flip
 
 STRUCTURE_SHARE = Fraction(1, 2)
@@ -61,7 +62,7 @@ class Php:
                     starts.append(start + split)
             open_parts = halves
         edges = np.sort(np.array(starts))
-        sums = saturated(np.add.reduceat(counts, edges) + discrete_laplace(scale, edges.size, source))
+        sums = noisy_sum(np.add.reduceat(counts, edges), scale, source)
         lengths = np.diff(np.append(edges, counts.size))
         return Noisy(integer_sums(np.repeat(sums / lengths, lengths)), scale if edges.size == counts.size else None)
 

@@ -10,7 +10,8 @@ import numpy.typing as npt
 
 from streamdp.histograms.base import Counts, Noisy, Statement
 from streamdp.histograms.post import integer_sums
-from streamdp.privacy.noise import NoiseSource, discrete_laplace, saturated
+from streamdp.privacy.mechanisms import noisy_sum
+from streamdp.privacy.noise import NoiseSource
 
 Floats = npt.NDArray[np.float64]
 
@@ -47,7 +48,7 @@ class Privelet:
             coefficients = forward(coefficients, axis)
             sensitivity *= 1 + _height(shape[axis])
         scale = sensitivity / epsilon
-        noisy = saturated(coefficients + discrete_laplace(scale, coefficients.shape, source))
+        noisy = noisy_sum(coefficients, scale, source)
         if not axes:
             return Noisy(noisy.reshape(-1), scale)
         values: Floats = noisy.astype(np.float64)

@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from streamdp.histograms.base import Counts
-from streamdp.privacy.noise import NoiseSource, discrete_laplace, saturated
+from streamdp.privacy.mechanisms import noisy_sum
+from streamdp.privacy.noise import NoiseSource
 
 Floats = npt.NDArray[np.float64]
 
@@ -29,7 +30,7 @@ def measure(
 ) -> Level:
     """Sums over disjoint sets of cells with noise that costs `epsilon`: one user moves them by `sensitivity` in L1."""
     scale = sensitivity / epsilon
-    return Level(parents, saturated(sums + discrete_laplace(scale, sums.size, source)), scale)
+    return Level(parents, noisy_sum(sums, scale, source), scale)
 
 
 def consistent_leaves(levels: Sequence[Level]) -> Floats:

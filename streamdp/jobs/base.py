@@ -11,7 +11,8 @@ import numpy.typing as npt
 
 from streamdp.errors import ConfigurationError
 from streamdp.privacy.exact import as_fraction
-from streamdp.privacy.noise import NoiseSource, discrete_laplace, saturated
+from streamdp.privacy.mechanisms import noisy_sum
+from streamdp.privacy.noise import NoiseSource
 
 
 class ParameterError(ConfigurationError, ValueError):
@@ -62,7 +63,7 @@ class Meter:
 
     def noisy(self, exact: npt.NDArray[np.int64], sensitivity: int, epsilon: Fraction) -> npt.NDArray[np.int64]:
         self.spend(epsilon)
-        return saturated(exact + discrete_laplace(sensitivity / epsilon, exact.shape, self.source))
+        return noisy_sum(exact, sensitivity / epsilon, self.source)
 
     def spend(self, epsilon: Fraction) -> None:
         """Before any other mechanism of that cost, such as a selection, looks at the data."""

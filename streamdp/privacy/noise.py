@@ -8,19 +8,22 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
 from numbers import Integral
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from streamdp.privacy.queries import Query
 from streamdp.privacy.thresholds import Probability
 
 Rational = float | int | Fraction | Decimal
 Size = int | tuple[int, ...]
+Answer = TypeVar("Answer")
 
 # Beyond this an int64 is no longer sure to hold a sample: at the limit, |x| reaches 2**63 with probability exp(-1024).
 LARGEST_SCALE = 2**53
@@ -35,11 +38,15 @@ _NEXT_DIGITS = 64
 
 
 class NoiseSource(ABC):
-    """Where random bytes come from. Every draw of the package reads one of these."""
+    """Where random bytes come from, and the one seam that every answer of a mechanism goes through."""
 
     @abstractmethod
     def random_bytes(self, count: int) -> bytes:
         """`count` bytes, independent and uniform, never handed out before."""
+
+    def answer(self, query: Query, run: Callable[[], Answer]) -> Answer:
+        """What a mechanism answers to `query`, which is what `run` draws. Only audits and tests answer otherwise."""
+        return run()
 
 
 class SystemSource(NoiseSource):
@@ -66,7 +73,8 @@ class InsecureSeededSource(NoiseSource):
         return words.astype("<u8").tobytes()[:count]
 
 
-_SYSTEM = SystemSource()
+SYSTEM = SystemSource()
+"""Where a mechanism that was given no source draws from."""
 
 
 def discrete_laplace(scale: Rational, size: Size, source: NoiseSource | None = None) -> npt.NDArray[np.int64]:
@@ -86,7 +94,7 @@ def discrete_laplace(scale: Rational, size: Size, source: NoiseSource | None = N
     """
     exact_scale = _scale_of(scale)
     sampler = _laplace_sampler(exact_scale)
-    source = _SYSTEM if source is None else source
+    source = SYSTEM if source is None else source
     if exact_scale > LARGEST_SCALE:
         return _wide_laplace(sampler, size, source)
     noise = np.empty(size, dtype=np.int64)
@@ -115,7 +123,7 @@ def bernoulli_exp(exponent: Rational, size: Size, source: NoiseSource | None = N
     if value == 0:
         return np.ones(size, dtype=np.bool_)
     trials = _exponential_trials(value)
-    source = _SYSTEM if source is None else source
+    source = SYSTEM if source is None else source
     outcomes = np.empty(size, dtype=np.bool_)
     flat = outcomes.reshape(-1)
     for start in range(0, flat.size, _CHUNK_LANES):
@@ -137,7 +145,7 @@ def bernoulli_exp_multiples(
         raise ValueError("unit must be positive")
     if multiples.size and multiples.min() < 0:
         raise ValueError("multiples must not be negative")
-    source = _SYSTEM if source is None else source
+    source = SYSTEM if source is None else source
     remaining = multiples.astype(np.uint64).reshape(-1)
     outcomes = np.ones(remaining.size, dtype=np.bool_)
     for digit in reversed(range(int(remaining.max(initial=0)).bit_length())):
@@ -153,7 +161,7 @@ def uniform_below(bound: int, size: Size, source: NoiseSource | None = None) -> 
         raise ValueError("bound must be at least 1")
     if bound > 2**63:
         raise OverflowError("bound must be at most 2**63, so that every result fits an int64")
-    source = _SYSTEM if source is None else source
+    source = SYSTEM if source is None else source
     digits = (bound - 1).bit_length()
     word = np.dtype(f"<u{next(width for width in (1, 2, 4, 8) if 8 * width >= digits)}")
     mask = word.type((1 << digits) - 1)

@@ -15,7 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from streamdp.privacy.exact import as_fraction
-from streamdp.privacy.noise import NoiseSource, bernoulli_exp_multiples, uniform_below
+from streamdp.privacy.noise import SYSTEM, NoiseSource, bernoulli_exp_multiples, uniform_below
+from streamdp.privacy.queries import Selection
 
 Scores = Sequence[int] | Sequence[float] | Sequence[Fraction] | npt.NDArray[np.integer] | npt.NDArray[np.floating]
 Epsilon = Fraction | Decimal | int | float | str
@@ -46,12 +47,16 @@ def exponential_mechanism(
     on average after no more proposals than there are candidates.
     """
     gaps, rate = _gaps_and_rate(scores, epsilon, sensitivity, monotone, lattice)
-    block = min(2 * gaps.size, _LARGEST_BLOCK)
-    while True:
-        candidates = uniform_below(gaps.size, block, source)
-        accepted = np.flatnonzero(bernoulli_exp_multiples(gaps[candidates], rate, source))
-        if accepted.size:
-            return int(candidates[accepted[0]])
+
+    def run() -> int:
+        block = min(2 * gaps.size, _LARGEST_BLOCK)
+        while True:
+            candidates = uniform_below(gaps.size, block, source)
+            accepted = np.flatnonzero(bernoulli_exp_multiples(gaps[candidates], rate, source))
+            if accepted.size:
+                return int(candidates[accepted[0]])
+
+    return (source or SYSTEM).answer(Selection(gaps, rate, "exponential mechanism"), run)
 
 
 def permute_and_flip(
@@ -70,9 +75,13 @@ def permute_and_flip(
     best one is sure to be accepted. Sensitivity, monotone, lattice and clamping are as there.
     """
     gaps, rate = _gaps_and_rate(scores, epsilon, sensitivity, monotone, lattice)
-    # The trials do not depend on the order, so the first accepted in a random order is a uniform one of all accepted.
-    accepted = np.flatnonzero(bernoulli_exp_multiples(gaps, rate, source))
-    return int(accepted[uniform_below(accepted.size, 1, source)[0]])
+
+    def run() -> int:
+        # Trials do not depend on the order, so the first accepted in a random order is a uniform one of all accepted.
+        accepted = np.flatnonzero(bernoulli_exp_multiples(gaps, rate, source))
+        return int(accepted[uniform_below(accepted.size, 1, source)[0]])
+
+    return (source or SYSTEM).answer(Selection(gaps, rate, "permute and flip"), run)
 
 
 def _gaps_and_rate(

@@ -17,7 +17,8 @@ import numpy as np
 
 from streamdp.errors import StreamdpError
 from streamdp.privacy.exact import as_fraction, to_text
-from streamdp.privacy.noise import NoiseSource, discrete_laplace
+from streamdp.privacy.noise import SYSTEM, NoiseSource, discrete_laplace
+from streamdp.privacy.queries import Comparison, ThresholdNoise
 
 STATE_VERSION = 1
 
@@ -71,7 +72,10 @@ class SparseVector:
     ) -> None:
         self._describe(as_fraction(epsilon), sensitivity, positives, monotone, source)
         self._remaining = self.positives
-        self._rho = self._draw(self.threshold_scale) if self.positives else 0
+        self._rho = 0
+        if self.positives:
+            scale = self.threshold_scale
+            self._rho = self._source.answer(ThresholdNoise(scale), lambda: self._draw(scale))
 
     def _describe(
         self, epsilon: Fraction, sensitivity: int, positives: int, monotone: bool, source: NoiseSource | None
@@ -80,7 +84,7 @@ class SparseVector:
         self.sensitivity = operator.index(sensitivity)
         self.positives = operator.index(positives)
         self.monotone = bool(monotone)
-        self._source = source
+        self._source = source or SYSTEM
         if self.sensitivity < 1:
             raise ValueError("the sensitivity must be a positive integer, in the unit of the answers")
         if self.positives < 0:
@@ -119,7 +123,10 @@ class SparseVector:
             raise SparseVectorExhaustedError(
                 "this sparse vector has given all the positive answers that were paid for; create and charge a new one"
             )
-        is_above = integer_answer + self._draw(self.query_scale) - self._rho >= integer_threshold
+        is_above = self._source.answer(
+            Comparison(integer_answer, integer_threshold, self.query_scale, by_sparse_vector=True),
+            lambda: integer_answer + self._draw(self.query_scale) - self._rho >= integer_threshold,
+        )
         if is_above:
             self._remaining -= 1
         return is_above

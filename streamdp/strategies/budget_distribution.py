@@ -8,8 +8,9 @@ from typing import Any, Unpack
 
 from streamdp.histograms import Counts
 from streamdp.privacy.exact import as_fraction, to_text
+from streamdp.privacy.mechanisms import noisy_at_least
 from streamdp.strategies.base import Charge, Common, StreamStrategy, Verdict, window_of
-from streamdp.strategies.statistic import L1Distance, noisy_at_least
+from streamdp.strategies.statistic import L1Distance
 
 # Budgets are rounded down to this fraction of epsilon. Halving for ever would otherwise grow rationals without end,
 # and a release with less than this would be all noise.

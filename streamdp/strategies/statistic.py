@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-from fractions import Fraction
 from typing import TypeVar
 
 import numpy as np
@@ -11,7 +10,6 @@ import numpy.typing as npt
 
 from streamdp.errors import ConfigurationError
 from streamdp.histograms import Counts
-from streamdp.privacy.noise import NoiseSource, discrete_laplace
 
 Number = TypeVar("Number", np.int64, np.float64)
 Groups = int | npt.NDArray[np.int64] | None
@@ -59,10 +57,3 @@ class L1Distance:
         if self._starts is not None:
             values = np.add.reduceat(values, self._starts)
         return values
-
-
-def noisy_at_least(
-    distance: int, threshold: int, epsilon: Fraction, sensitivity: int, source: NoiseSource | None = None
-) -> bool:
-    """Whether the distance with discrete Laplace noise reaches a public threshold. Costs `epsilon` every time."""
-    return distance + int(discrete_laplace(sensitivity / epsilon, 1, source)[0]) >= threshold

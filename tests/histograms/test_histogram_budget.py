@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from streamdp.histograms import efpa, laplace, merged, method_named, php, privelet, psd, tree
+from streamdp.histograms import efpa, method_named, php, privelet, psd
 from streamdp.histograms.privelet import forward
+from streamdp.privacy import mechanisms
 from streamdp.privacy.noise import InsecureSeededSource, discrete_laplace
 from streamdp.privacy.selection import permute_and_flip
 
@@ -24,8 +25,7 @@ class Asked:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.scales: list[Fraction] = []
         self.choices: list[tuple[Fraction, Any]] = []
-        for module in (efpa, laplace, merged, php, privelet, tree):
-            monkeypatch.setattr(module, "discrete_laplace", self._noise)
+        monkeypatch.setattr(mechanisms, "discrete_laplace", self._noise)
         for chooser in (efpa, php, psd):
             monkeypatch.setattr(chooser, "permute_and_flip", self._choice)
 

@@ -3,7 +3,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-import streamdp.histograms.laplace as laplace_module
+import streamdp.privacy.mechanisms as mechanisms_module
 from streamdp.errors import ConfigurationError
 from streamdp.histograms import Laplace, Statement, method_named, method_names, register
 from streamdp.privacy.noise import InsecureSeededSource, discrete_laplace
@@ -26,7 +26,7 @@ def test_noise_has_the_scale_that_epsilon_buys(epsilon: str, sensitivity: int) -
 
 
 def test_the_check_notices_half_the_noise(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(laplace_module, "discrete_laplace", lambda scale, *rest: discrete_laplace(scale / 2, *rest))
+    monkeypatch.setattr(mechanisms_module, "discrete_laplace", lambda scale, *rest: discrete_laplace(scale / 2, *rest))
     with pytest.raises(AssertionError):
         check_noise(Laplace(), Fraction(1, 10), 1, seed=1)
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-import streamdp.histograms.laplace as laplace_module
+import streamdp.privacy.mechanisms as mechanisms_module
 import streamdp.strategies.auto.motion as motion_module
 import streamdp.strategies.auto.strategy as strategy_module
 from streamdp.errors import ConfigurationError
@@ -50,7 +50,7 @@ def check_noise(monkeypatch: pytest.MonkeyPatch, halved: bool) -> None:
         drawn.append((scale, noise.copy()))
         return noise
 
-    monkeypatch.setattr(laplace_module, "discrete_laplace", recorded)
+    monkeypatch.setattr(mechanisms_module, "discrete_laplace", recorded)
     strategy = build(cells=20_000, sensitivity=2, horizon=30)
     decisions = [strategy.step(np.full(20_000, 1_000, dtype=np.int64)) for _ in range(30)]
     fresh = [decision for decision in decisions if decision.fresh]

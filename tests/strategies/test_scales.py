@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-import streamdp.histograms.laplace as laplace_module
+import streamdp.privacy.mechanisms as mechanisms_module
 from streamdp.histograms.bands import bands_of
 from streamdp.privacy.noise import InsecureSeededSource, discrete_laplace
 from streamdp.strategies.auto.scales import Scales, cell_share, range_noise
@@ -51,7 +51,7 @@ def test_the_two_noises_cost_epsilon_together(shape: tuple[int, ...], monkeypatc
         drawn.append(scale)
         return discrete_laplace(scale, size, *rest)
 
-    monkeypatch.setattr(laplace_module, "discrete_laplace", recorded)
+    monkeypatch.setattr(mechanisms_module, "discrete_laplace", recorded)
     released = Scales(bands_of(shape)).release(np.zeros(int(np.prod(shape)), np.int64), shape, Fraction(2, 3), 2)
     cells, groups = drawn
     assert 2 / cells + 2 / groups == Fraction(2, 3)
@@ -61,7 +61,9 @@ def test_the_two_noises_cost_epsilon_together(shape: tuple[int, ...], monkeypatc
 def check_noise(shape: tuple[int, ...], halved: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """The variance in every band is the one that the estimate reckons with."""
     if halved:
-        monkeypatch.setattr(laplace_module, "discrete_laplace", lambda scale, *rest: discrete_laplace(scale / 2, *rest))
+        monkeypatch.setattr(
+            mechanisms_module, "discrete_laplace", lambda scale, *rest: discrete_laplace(scale / 2, *rest)
+        )
     bands = bands_of(shape)
     scales, source = Scales(bands), InsecureSeededSource(4)
     counts = np.arange(int(np.prod(shape))) % 90

@@ -7,12 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-import streamdp.histograms.laplace as laplace_module
+import streamdp.privacy.mechanisms as mechanisms_module
 import streamdp.privacy.sparse_vector as sparse_vector_module
-import streamdp.strategies.statistic as statistic_module
+from streamdp.privacy.mechanisms import noisy_at_least
 from streamdp.privacy.noise import InsecureSeededSource, discrete_laplace
 from streamdp.strategies import StreamStrategy, make_strategy
-from streamdp.strategies.statistic import noisy_at_least
 
 MANY = 50_000
 DSFT = {"releases": 4, "threshold": 60, "decision_ratio": "1/4"}
@@ -70,7 +69,7 @@ def test_half_the_release_noise_is_noticed(
     share: Fraction,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(laplace_module, "discrete_laplace", lambda scale, *rest: discrete_laplace(scale / 2, *rest))
+    monkeypatch.setattr(mechanisms_module, "discrete_laplace", lambda scale, *rest: discrete_laplace(scale / 2, *rest))
     with pytest.raises(AssertionError):
         check_release(build(kind, guarantee, parameters), share)
 
@@ -84,11 +83,12 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> Drawn:
     scales: Drawn = []
 
     def recorded(scale: Fraction, *rest: Any) -> Any:
-        scales.append(scale)
+        if rest[0] == 1:  # Not an array of counts.
+            scales.append(scale)
         return discrete_laplace(scale, *rest)
 
     monkeypatch.setattr(sparse_vector_module, "discrete_laplace", recorded)
-    monkeypatch.setattr(statistic_module, "discrete_laplace", recorded)
+    monkeypatch.setattr(mechanisms_module, "discrete_laplace", recorded)
     return scales
 
 
@@ -141,13 +141,13 @@ def check_comparison(compare: Callable[..., bool]) -> None:
 
 def test_the_noisy_comparison_has_the_noise_it_pays_for(monkeypatch: pytest.MonkeyPatch) -> None:
     check_comparison(noisy_at_least)
-    monkeypatch.setattr(statistic_module, "discrete_laplace", lambda scale, *rest: discrete_laplace(scale / 2, *rest))
+    monkeypatch.setattr(mechanisms_module, "discrete_laplace", lambda scale, *rest: discrete_laplace(scale / 2, *rest))
     with pytest.raises(AssertionError):
         check_comparison(noisy_at_least)
 
 
 def test_skipping_looks_at_nothing_and_draws_nothing(drawn: Drawn, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(laplace_module, "discrete_laplace", None)
+    monkeypatch.setattr(mechanisms_module, "discrete_laplace", None)
     for kind, guarantee, parameters, _ in FIRST_RELEASE:
         strategy = build(kind, guarantee, parameters, cells=3)
         decision = strategy.skip()

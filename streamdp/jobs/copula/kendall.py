@@ -14,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from streamdp.jobs.base import Meter
-from streamdp.privacy.noise import LARGEST_SCALE, NoiseSource, uniform_below
+from streamdp.privacy.mechanisms import row_draws
+from streamdp.privacy.noise import LARGEST_SCALE, NoiseSource
 
 Codes = npt.NDArray[np.integer]
 Floats = npt.NDArray[np.float64]
@@ -71,7 +72,7 @@ def sampled(columns: Sequence[Codes], sizes: Sequence[int], sample: int, source:
         return [column[kept] for column in columns]
     missing = sample - rows
     return [
-        np.concatenate([column, uniform_below(size, missing, source)]) if missing else column
+        np.concatenate([column, row_draws(size, missing, source)]) if missing else column
         for column, size in zip(columns, sizes, strict=True)
     ]
 
@@ -83,7 +84,7 @@ def subset(rows: int, chosen: int, source: NoiseSource | None) -> npt.NDArray[np
     drawn = np.zeros(rows, dtype=np.bool_)
     missing = fewer
     while missing:
-        places = uniform_below(rows, missing, source)
+        places = row_draws(rows, missing, source)
         drawn[places] = True
         missing = fewer - int(np.count_nonzero(drawn))
     return drawn if fewer == chosen else ~drawn

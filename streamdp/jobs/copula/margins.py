@@ -12,7 +12,7 @@ from scipy.special import ndtri
 
 from streamdp.histograms import Counts, HistogramMethod
 from streamdp.jobs.base import Meter
-from streamdp.privacy.noise import discrete_laplace
+from streamdp.privacy.mechanisms import noisy_sum
 
 Floats = npt.NDArray[np.float64]
 
@@ -74,7 +74,7 @@ def release_margin(
     values = counts[:-1] if nullable else counts
     noisy = method.release(values, values.shape, epsilon, 1, meter.source).counts.astype(np.float64)
     if nullable:
-        nulls = int(counts[-1] + discrete_laplace(1 / epsilon, 1, meter.source)[0])
+        nulls = int(noisy_sum(counts[-1:], 1 / epsilon, meter.source)[0])
         noisy = np.append(noisy, nulls if nulls * epsilon > NULL_SCALES else 0.0)
         noisy[:-1] = project(noisy[:-1], max(total - noisy[-1], 0.0))
     else:

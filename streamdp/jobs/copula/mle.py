@@ -13,7 +13,7 @@ from scipy.special import ndtri
 from scipy.stats import rankdata
 
 from streamdp.jobs.base import Meter
-from streamdp.privacy.noise import uniform_below
+from streamdp.privacy.mechanisms import row_draws
 
 Floats = npt.NDArray[np.float64]
 
@@ -39,7 +39,7 @@ def noisy_correlations(
     each. The average is over all blocks, also those too small, which say 0.
     """
     rows = len(columns[0])
-    block_of = uniform_below(blocks, rows, meter.source)
+    block_of = row_draws(blocks, rows, meter.source)
     order = np.argsort(block_of, kind="stable")
     edges = np.searchsorted(block_of[order], np.arange(blocks + 1))
     table = np.array([column[order] for column in columns])

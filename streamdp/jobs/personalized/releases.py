@@ -23,7 +23,8 @@ import numpy as np
 import numpy.typing as npt
 
 from streamdp.jobs.personalized.preferences import Levels, Preferences
-from streamdp.privacy.noise import LARGEST_SCALE, NoiseSource, discrete_laplace, uniform_below
+from streamdp.privacy.mechanisms import noisy_sum, row_draws
+from streamdp.privacy.noise import LARGEST_SCALE, NoiseSource
 
 Integers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -133,7 +134,7 @@ class LevelMeter:
         if rows is not None:
             weights *= rows
         exact = tally(weights)
-        return exact + discrete_laplace(sensitivity / release.unit, exact.shape, self.source)
+        return noisy_sum(exact, sensitivity / release.unit, self.source)
 
     def draw(self, levels: Levels, release: Release) -> npt.NDArray[np.bool_] | None:
         """Which rows take part; None when all do, and then nothing is drawn."""
@@ -142,7 +143,7 @@ class LevelMeter:
         kept = np.array(release.kept, dtype=np.int64)[levels]
         rows: npt.NDArray[np.bool_] = kept == KEPT_UNITS
         some = np.flatnonzero(~rows)
-        rows[some] = uniform_below(KEPT_UNITS, some.size, self.source) < kept[some]
+        rows[some] = row_draws(KEPT_UNITS, some.size, self.source) < kept[some]
         return rows
 
     def spend(self, release: Release) -> None:

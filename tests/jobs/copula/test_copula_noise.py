@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-import streamdp.histograms.laplace as laplace_module
-import streamdp.jobs.base as base_module
+import streamdp.privacy.mechanisms as mechanisms_module
 from streamdp.domain import Attribute
 from streamdp.jobs import Copula
-from streamdp.jobs.copula import kendall, margins, mle
+from streamdp.jobs.copula import kendall, mle
 from streamdp.privacy.noise import InsecureSeededSource, discrete_laplace
 
 EPSILON = Fraction(9, 10)
@@ -36,8 +35,7 @@ class Asked:
             self.samples.append(sample)
             return drawn(columns, sizes, sample, source)
 
-        for module in (base_module, laplace_module, margins):
-            monkeypatch.setattr(module, "discrete_laplace", noise)
+        monkeypatch.setattr(mechanisms_module, "discrete_laplace", noise)
         monkeypatch.setattr(kendall, "sampled", sampled)
 
     def of(self, domain: list[Attribute], method: str, nullable: tuple[str, ...] = ()) -> list[Fraction]:

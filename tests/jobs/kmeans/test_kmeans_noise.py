@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-import streamdp.jobs.base as base_module
+import streamdp.privacy.mechanisms as mechanisms_module
 from streamdp.jobs import KMeans
 from streamdp.jobs.base import Meter
 from streamdp.jobs.kmeans import METHODS
@@ -102,7 +102,7 @@ def test_all_noise_of_a_fit_adds_up_to_epsilon(method: str, attributes: int, mon
         cost += (attributes * LATTICE if len(shape) == 2 else 1) / Fraction(scale)
         return discrete_laplace(scale, shape, source)
 
-    monkeypatch.setattr(base_module, "discrete_laplace", noise)
+    monkeypatch.setattr(mechanisms_module, "discrete_laplace", noise)
     rows = np.random.default_rng(1).uniform(-1, 1, (3000, attributes))
     model = KMeans(3, HALF, (-1, 1), method, source=InsecureSeededSource(6)).fit(rows)
     assert cost == model.epsilon_spent_ == HALF

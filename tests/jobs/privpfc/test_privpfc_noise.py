@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-import streamdp.jobs.base as base_module
 import streamdp.jobs.privpfc.release as release_module
+import streamdp.privacy.mechanisms as mechanisms_module
 from streamdp.domain import Attribute
 from streamdp.jobs import PrivPfC
 from streamdp.jobs.privpfc import Taxonomy
@@ -100,7 +100,7 @@ def test_size_rounds_and_counts_add_up_to_epsilon(
         choices.append((epsilon, sensitivity))
         return permute_and_flip(scores, epsilon, sensitivity, **rest)
 
-    monkeypatch.setattr(base_module, "discrete_laplace", noise)
+    monkeypatch.setattr(mechanisms_module, "discrete_laplace", noise)
     for name in ("permute_and_flip", "exponential_mechanism"):
         monkeypatch.setattr(release_module, name, choice)
     labels = np.arange(4_000) % 2

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from streamdp.jobs.personalized import mechanisms, releases
+from streamdp.jobs.personalized import mechanisms
+from streamdp.privacy import mechanisms as laplace
 from streamdp.privacy.audit import by_class
 from streamdp.privacy.audit.catalogue import PERSONALISED, catalogue
 from streamdp.privacy.audit.findings import Finding, Verdict
@@ -26,6 +27,6 @@ def test_a_neighbour_of_a_class_loses_at_most_the_class_epsilon(subject) -> None
 
 @pytest.mark.parametrize("mechanism", by_class.MECHANISMS)
 def test_halved_noise_is_found_out(mechanism, monkeypatch) -> None:
-    monkeypatch.setattr(releases, "discrete_laplace", lambda scale, *more: discrete_laplace(scale / 2, *more))
+    monkeypatch.setattr(laplace, "discrete_laplace", lambda scale, *more: discrete_laplace(scale / 2, *more))
     (subject,) = [each for each in SUBJECTS if each.name == f"{mechanism}, normal"]
     assert Finding(subject, subject.measure()).verdict is Verdict.NOT_AS_DESCRIBED

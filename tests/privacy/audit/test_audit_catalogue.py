@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from streamdp.histograms import laplace
-from streamdp.privacy import noise, selection, sparse_vector
+from streamdp.privacy import mechanisms, noise, selection, sparse_vector
 from streamdp.privacy.audit import Finding, Measurement, Method, Subject, Verdict, catalogue, own
 
 
@@ -93,7 +92,7 @@ def test_halved_laplace_noise_is_found_in_the_law_and_in_the_draws(monkeypatch: 
 @pytest.mark.slow
 def test_whole_runs_of_auto_with_half_the_noise_are_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     assert own.auto_drawn().loss < 1
-    monkeypatch.setattr(laplace, "discrete_laplace", halved(noise.discrete_laplace))
+    monkeypatch.setattr(mechanisms, "discrete_laplace", halved(noise.discrete_laplace))
     assert own.auto_drawn().loss > 1
 
 
