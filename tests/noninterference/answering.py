@@ -20,7 +20,8 @@ from streamdp.privacy.queries import Comparison, NoisySum, Query, RowDraws, Sele
 class AnsweringSource(NoiseSource):
     """The n-th answer is a function of the seed, of n and of what is public in the query.
 
-    `asked` holds what is public of every query, in order. Sums look like counts that slowly grow, so that `auto` learns drift, forecasts and waits for alarms. A comparison is "above" one time in `rarity`.
+    `asked` holds what is public of every query, in order. Sums look like counts that slowly grow, so that `auto` learns
+    drift, forecasts and waits for alarms. A comparison is "above" one time in `rarity`.
     """
 
     def __init__(self, seed: int = 1, rarity: int = 6) -> None:
