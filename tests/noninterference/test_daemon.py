@@ -139,10 +139,6 @@ class Both:
         for name in here:
             assert here[name] == there[name], name
 
-    def check_data_differs(self) -> None:
-        here, there = self.streams
-        assert here.count_below_now() != there.count_below_now()
-
 
 def run_both(tmp_path: Path, pair: tuple[Dataset, Dataset], **settings: str) -> None:
     streams = []
@@ -175,7 +171,6 @@ def run_both(tmp_path: Path, pair: tuple[Dataset, Dataset], **settings: str) -> 
     both.compare_pages()
     both.each(Answered.end)
     both.compare()
-    both.check_data_differs()
     assert streams[0].codes == [0, 0, -signal.SIGKILL, 0]
     assert {result["id"] for result in streams[0].results()} == {"clusters", "rows", "too-dear"}
 
