@@ -109,7 +109,7 @@ class Watch(Observer):
         self._recall(target, journal)
         source, output = open_input(self._config), open_output(self._config)
         self._transports = [source, output]
-        self._health.watch("input", lambda: source.end_offsets(self._config.input.topics))
+        self._health.watch("input", lambda: self._ask_input(source))
         self._health.watch("output", lambda: output.end_offsets([self._topics.releases]))
 
     def running(self) -> None:
@@ -184,6 +184,15 @@ class Watch(Observer):
                 self._operator["streamdp_jobs_open"].labels(kind, "running" if state else "waiting").set(count)
 
     # Inside
+
+    def _ask_input(self, source: Transport) -> None:
+        """Whether the input answers, and what its open transactions hold back. Called by a thread of its own."""
+        topics = self._config.input.topics
+        marks = source.high_watermarks(topics)
+        stable = source.end_offsets(topics)  # Asked second: what is committed in between is not held back.
+        for partition, mark in marks.items():
+            gauge = self._operator["streamdp_input_uncommitted_records"]
+            gauge.labels(partition.topic, str(partition.partition)).set(max(0, mark - stable[partition]))
 
     def _constants(self) -> None:
         """Public parameters, and a zero for every series that can be named in advance."""
