@@ -295,8 +295,11 @@ class Daemon:
 
 
 def take_cut(source: Transport, topics: list[str], identity: str) -> Cut:
-    """Where the input ends now. Refused when a topic was deleted and created again: its offsets mean other records."""
-    cut = source.end_offsets(topics)
+    """Every partition's high watermark now, whatever transactions are open: the clock alone sets the cut.
+
+    Refused when a topic was deleted and created again: its offsets mean other records.
+    """
+    cut = source.high_watermarks(topics)
     # In this order: ids do not come back, so offsets taken before are those of the topics named.
     if input_identity(source, topics) != identity:
         raise StreamdpError(
@@ -351,5 +354,5 @@ def _log_points(commits: Sequence[PointCommit]) -> None:
     if first.status == "missed":
         log.warning("missed", extra={"fields": {"first": first.time_point, "last": last.time_point}})
         return
-    released = sorted(release.histogram for release in last.releases)
-    log.info("time point closed", extra={"fields": {"time_point": last.time_point, "released": released}})
+    # Not what was released: that is not public yet.
+    log.info("time point closed", extra={"fields": {"time_point": last.time_point}})

@@ -146,7 +146,8 @@ class JobDesk:
         for action in actions:
             match action:
                 case SaveJob(job) if job.published_at is not None:
-                    log.info("job over", extra={"fields": {"job": job.job_id, "kind": job.kind, "state": job.state}})
+                    # Not how it ended: that is not public yet.
+                    log.info("job over", extra={"fields": {"job": job.job_id, "kind": job.kind}})
                 case StartJob(job):
                     steps.reach("admit.after")
                     self._run(job)

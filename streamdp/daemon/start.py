@@ -328,7 +328,7 @@ def recover(
 
 def _first_opening(config: StreamConfig, source: Transport) -> Opening:
     """A new stream: everything that is in the input now, or nothing of it, belongs to the first point."""
-    end = source.end_offsets(config.input.topics)
+    end = source.high_watermarks(config.input.topics)
     begin = source.begin_offsets(config.input.topics) if config.input.start == "earliest" else end
     latest = now_ms() + config.time.length_ms + config.time.skew_ms
     return Opening(first_open=0, length=config.time.length_ms, start=begin, backlog=end, latest_ts=latest)
@@ -347,7 +347,7 @@ def _require_deletes(source: Transport, topics: list[str], since: int) -> None:
 
 def positions_from(source: Transport, topics: list[str], cut: Mapping[TopicPartition, int], accept_gap: bool) -> Cut:
     """Where to read on from a cut, for every partition there is now; refused when input is gone in between."""
-    begin, end = source.begin_offsets(topics), source.end_offsets(topics)
+    begin, end = source.begin_offsets(topics), source.high_watermarks(topics)
     positions = {}
     for partition, first in begin.items():
         position = cut.get(partition, first)

@@ -188,6 +188,15 @@ METRICS: tuple[Metric, ...] = (
         "topic",
         "partition",
     ),
+    _operator(
+        "streamdp_input_uncommitted_records",
+        "gauge",
+        "records",
+        "Messages from the last stable offset to the end of the input: those of open transactions and all behind"
+        " them, which time points wait for.",
+        "topic",
+        "partition",
+    ),
     _operator("streamdp_population_users", "gauge", "users", "Users with any state, tombstones included."),
     _operator("streamdp_population_bytes", "gauge", "bytes", "Memory of the table of users."),
     _operator(

@@ -11,7 +11,6 @@ import time
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, Self
@@ -35,6 +34,7 @@ from streamdp.observe.metrics import Metrics
 from streamdp.observe.observer import Observer, Work
 from streamdp.observe.page import page_routes
 from streamdp.observe.server import Answer, Listener, Query, metrics_route
+from streamdp.observe.standing import Standing, ledger_at, ledger_standing
 from streamdp.population import Population
 from streamdp.privacy import Ledger
 from streamdp.strategies import Dsat, DsatW
@@ -43,16 +43,6 @@ from streamdp.transport.base import TopicPartition, Transport
 OUTCOMES = ("done", "failed", "cancelled", "refused")
 OTHER_KIND = "other"
 """A refused request may name anything as its kind; no such text becomes a label."""
-
-
-@dataclass(frozen=True)
-class Standing:
-    """What follows from the decisions up to a time point; public once that point is published."""
-
-    time_point: int
-    values: dict[tuple[str, tuple[str, ...]], float]
-    jobs: tuple[Job, ...] = ()
-    budget: dict[str, Any] = field(default_factory=dict)
 
 
 class Watch(Observer):
@@ -109,7 +99,7 @@ class Watch(Observer):
         self._recall(target, journal)
         source, output = open_input(self._config), open_output(self._config)
         self._transports = [source, output]
-        self._health.watch("input", lambda: source.end_offsets(self._config.input.topics))
+        self._health.watch("input", lambda: self._ask_input(source))
         self._health.watch("output", lambda: output.end_offsets([self._topics.releases]))
 
     def running(self) -> None:
@@ -156,8 +146,7 @@ class Watch(Observer):
                 missed += decoded.header.get("reason") == "missed" and decoded.kind == "repeat"
         self._public["streamdp_time_points_missed_total"].inc(missed // max(1, len(self._plans)))
         last = max(each.time_point for each in stored)
-        while self._standings and self._standings[0].time_point <= last:
-            self._stand(self._standings.popleft())
+        self._stand_up_to(last)
 
     def publish_failed(self) -> None:
         self._public["streamdp_publish_failures_total"].inc()
@@ -184,6 +173,15 @@ class Watch(Observer):
                 self._operator["streamdp_jobs_open"].labels(kind, "running" if state else "waiting").set(count)
 
     # Inside
+
+    def _ask_input(self, source: Transport) -> None:
+        """Whether the input answers, and what its open transactions hold back. Called by a thread of its own."""
+        topics = self._config.input.topics
+        marks = source.high_watermarks(topics)
+        stable = source.end_offsets(topics)  # Asked second: what is committed in between is not held back.
+        for partition, mark in marks.items():
+            gauge = self._operator["streamdp_input_uncommitted_records"]
+            gauge.labels(partition.topic, str(partition.partition)).set(max(0, mark - stable[partition]))
 
     def _constants(self) -> None:
         """Public parameters, and a zero for every series that can be named in advance."""
@@ -215,7 +213,10 @@ class Watch(Observer):
                 self._operator["streamdp_jobs_open"].labels(kind, state)
 
     def _recall(self, target: Transport, journal: Journal) -> None:
-        """What was published before this start, as the output topics hold it."""
+        """What was published before this start, as the output topics hold it, and the ledger as it stood then.
+
+        What was decided and is not published yet waits in the queue, as if this process had decided it.
+        """
         for release in latest(target, self._config.output_prefix).values():
             self._board.hold(release)
             self._show_counts(release)
@@ -232,8 +233,14 @@ class Watch(Observer):
                     self._show_head(decoded.header)
                 elif decoded.kind == "release":
                     self._show_release(decoded.header)
-        last = max(1, journal.last_time_point)
-        self._stand(self._standing(last, tuple(journal.jobs_under_way())))
+        waiting, last = journal.unpublished_points(), journal.last_time_point
+        published = waiting[0] - 1 if waiting else last
+        jobs = journal.jobs_under_way()
+        before = tuple(job for job in jobs if (job.time_point or 0) <= published)
+        # Without the controllers: the journal has them as they are now only.
+        self._stand(self._budget(ledger_at(journal.ledger, published), published, before))
+        self._standings.append(self._standing(last, tuple(job for job in jobs if job not in before)))
+        self._stand_up_to(published)
 
     def _show(self, decoded: messages.Decoded) -> None:
         """A message that was just published."""
@@ -281,34 +288,21 @@ class Watch(Observer):
 
     def _standing(self, time_point: int, jobs: tuple[Job, ...]) -> Standing:
         """Ledger and controllers as they are now, to be shown when `time_point` is published."""
-        ledger, values = self._ledger, dict[tuple[str, tuple[str, ...]], float]()
-        length = self._config.time.length_ms / 1_000
-        shares = []
+        standing = self._budget(self._ledger, time_point, jobs)
         for name, plan in self._plans.items():
-            spent = ledger.spent(time_point, name)
-            values["streamdp_epsilon_spent", (name,)] = float(spent)
-            values["streamdp_epsilon_left", (name,)] = float(ledger.left(time_point, name))
-            values["streamdp_epsilon_returns_seconds", (name,)] = length * returns_in(ledger, name, time_point)
             if isinstance(plan.strategy, Dsat | DsatW):
                 state = plan.strategy.controller.state()
                 if state["error"] is not None:
-                    values["streamdp_controller_error", (name,)] = state["error"]
-                    values["streamdp_controller_error_sum", (name,)] = math.fsum(state["errors"])
-            shares.append({"name": name, "reserved": float(self._share(name)), "spent": float(spent)})
-        charged, left = ledger.spent(time_point) - ledger.reserved, ledger.left(time_point)
-        returns = _more_for_jobs_in(ledger, time_point)
-        values["streamdp_jobs_epsilon_limit", ()] = float(ledger.chargeable)
-        values["streamdp_jobs_epsilon_spent", ()] = float(charged)
-        values["streamdp_jobs_epsilon_left", ()] = float(left)
-        values["streamdp_jobs_epsilon_returns_seconds", ()] = length * returns
-        budget = {
-            "histograms": shares,
-            "jobs": {"limit": float(ledger.chargeable), "spent": float(charged), "left": float(left)},
-        }
-        return Standing(time_point, values, jobs, budget)
+                    standing.values["streamdp_controller_error", (name,)] = state["error"]
+                    standing.values["streamdp_controller_error_sum", (name,)] = math.fsum(state["errors"])
+        return standing
 
-    def _share(self, name: str) -> Fraction:
-        return self._config.share(name) * self._config.epsilon
+    def _budget(self, ledger: Ledger, time_point: int, jobs: tuple[Job, ...]) -> Standing:
+        return ledger_standing(ledger, self._plans, time_point, self._config.time.length_ms / 1_000, jobs)
+
+    def _stand_up_to(self, time_point: int) -> None:
+        while self._standings and self._standings[0].time_point <= time_point:
+            self._stand(self._standings.popleft())
 
     def _stand(self, standing: Standing) -> None:
         for (name, labels), value in standing.values.items():
@@ -334,25 +328,6 @@ def watch(config: StreamConfig) -> AbstractContextManager[Observer]:
     """The observer that the configuration asks for; one that looks away when it names no listener."""
     observe = config.observe
     return Watch(config) if observe.metrics or observe.operator_metrics or observe.page else nullcontext(Observer())
-
-
-def returns_in(ledger: Ledger, owner: str, time_point: int) -> float:
-    """After how many points some of an owner's reservation comes back: 0 when none is spent, inf when none will."""
-    if not ledger.spent(time_point, owner):
-        return 0
-    if ledger.terms.is_finite:
-        return math.inf
-    window = ledger.terms.points
-    mine = (entry.time_point for entry in ledger.entries if entry.owner == owner)
-    return next((point + window - time_point for point in mine if point > time_point - window), 0)
-
-
-def _more_for_jobs_in(ledger: Ledger, time_point: int) -> float:
-    if ledger.terms.is_finite:
-        return math.inf if ledger.spent(time_point) > ledger.reserved else 0
-    window = ledger.terms.points
-    charged = (entry.time_point for entry in ledger.entries if entry.counted)
-    return next((point + window - time_point for point in charged if point > time_point - window), 0)
 
 
 def _about(config: StreamConfig) -> dict[str, Any]:

@@ -141,7 +141,16 @@ class Transport(Protocol):
         ...
 
     def end_offsets(self, topics: Iterable[str]) -> dict[TopicPartition, int]:
-        """The offset after the last committed record: where a cut is taken, and where reading the end stops."""
+        """The offset after the last committed record, before any transaction that is still open (Kafka's last stable
+        offset): how far a reader comes now."""
+        ...
+
+    def high_watermarks(self, topics: Iterable[str]) -> dict[TopicPartition, int]:
+        """The end of every partition's log, what open transactions wrote included: where a cut is taken.
+
+        One user's open transaction moves `end_offsets` for everybody behind it, but not this. A reader gets here when
+        the transactions below have ended.
+        """
         ...
 
     def deletes_kept_ms(self, topics: Iterable[str]) -> int | None:

@@ -111,6 +111,9 @@ class KafkaTransport:
         """Where a reader of committed records comes to now: before the first transaction that is still open."""
         return self._offsets(topics, OffsetSpec.LATEST)
 
+    def high_watermarks(self, topics: Iterable[str]) -> dict[TopicPartition, int]:
+        return self._offsets(topics, OffsetSpec.LATEST, IsolationLevel.READ_UNCOMMITTED)
+
     def deletes_kept_ms(self, topics: Iterable[str]) -> int | None:
         policies = self._policies(topics, ["cleanup.policy", "delete.retention.ms"])
         compacted = [policy for policy in policies.values() if "compact" in policy["cleanup.policy"]]
@@ -135,7 +138,9 @@ class KafkaTransport:
     def close(self) -> None:
         self._admin.close()
 
-    def _offsets(self, topics: Iterable[str], which: OffsetSpec) -> dict[TopicPartition, int]:
+    def _offsets(
+        self, topics: Iterable[str], which: OffsetSpec, isolation: IsolationLevel = IsolationLevel.READ_COMMITTED
+    ) -> dict[TopicPartition, int]:
         described = self._describe(topics)
         return self.list_offsets(
             [
@@ -144,17 +149,20 @@ class KafkaTransport:
                 for part in described[topic]["partitions"]
             ],
             which,
+            isolation,
         )
 
     def list_offsets(
-        self, partitions: Iterable[TopicPartition], which: OffsetSpec = OffsetSpec.LATEST
+        self,
+        partitions: Iterable[TopicPartition],
+        which: OffsetSpec = OffsetSpec.LATEST,
+        isolation: IsolationLevel = IsolationLevel.READ_COMMITTED,
     ) -> dict[TopicPartition, int]:
         """For partitions known to exist, what `end_offsets` gives, or another of Kafka's marks."""
         wanted = {ClientPartition(*name): which for name in sorted(partitions)}
         if not wanted:
             return {}
-        committed = IsolationLevel.READ_COMMITTED
-        found = self._ask(lambda: self._admin.list_partition_offsets(wanted, isolation_level=committed))
+        found = self._ask(lambda: self._admin.list_partition_offsets(wanted, isolation_level=isolation))
         return {TopicPartition(*name): found[name].offset for name in wanted}
 
     def _describe(self, topics: Iterable[str]) -> dict[str, dict[str, Any]]:

@@ -89,9 +89,9 @@ def running(stream: Observed, points: int = 3, feed: int = 200):
         process.wait(30)
 
 
-def submit(stream: Stream, *arguments: str) -> str:
-    """Asks for a job and waits for it; returns what the command printed."""
-    command = [sys.executable, "-m", "streamdp", "job", "submit", str(stream.path), *arguments, "--wait"]
+def submit(stream: Stream, *arguments: str, wait: bool = True) -> str:
+    """Asks for a job, and waits for it if told to; returns what the command printed."""
+    command = [sys.executable, "-m", "streamdp", "job", "submit", str(stream.path), *arguments, *["--wait"] * wait]
     done = subprocess.run(command, capture_output=True, text=True, timeout=150, check=False)
     return done.stdout + done.stderr
 

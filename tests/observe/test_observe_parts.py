@@ -22,7 +22,8 @@ from streamdp.journal import StoredMessage
 from streamdp.observe.board import MOST_ALONG, MOST_JOBS, Board, summary
 from streamdp.observe.health import FRESH_SECONDS, Health
 from streamdp.observe.observer import Observer
-from streamdp.observe.watch import Watch, returns_in
+from streamdp.observe.standing import returns_in
+from streamdp.observe.watch import Watch
 from streamdp.privacy import Ledger
 from streamdp.transport.base import Message, TopicSpec, Unreachable
 from streamdp.transport.filelog import FileLog

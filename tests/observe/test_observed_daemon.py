@@ -15,6 +15,7 @@ from observed import Observed, get, names, running, samples, submit, until
 from streamdp import messages
 from streamdp.config.observe import Address
 from streamdp.errors import StreamdpError
+from streamdp.journal import JournalReader
 from streamdp.observe.metrics import METRICS, PROCESS_PREFIX
 from streamdp.observe.server import Answer, Listener
 
@@ -175,24 +176,72 @@ def test_unready_first_then_gone_and_a_restart_remembers_what_was_published(tmp_
 
 
 def test_decisions_are_not_shown_before_they_are_published(tmp_path):
-    """With a publish_after of a minute the journal holds decisions that the public surfaces do not show."""
+    """What the journal holds for publication in some minutes is on no public surface, also after a restart."""
     stream = Observed(tmp_path, length="200ms")
-    stream.path.write_text(stream.path.read_text().replace("[time]\n", '[time]\npublish_after = "60s"\n'))
+    stream.path.write_text(stream.path.read_text().replace("[time]\n", '[time]\npublish_after = "300s"\n'))
+    for _ in ("first", "restarted"):
+        (tmp_path / "daemon.log").unlink(missing_ok=True)
+        process = stream.start()
+        try:
+            ports = stream.ports(process)
+            stream.wait(lambda: stream.log_text().count('"time point closed"') >= 1, 30, process)
+            submit(stream, "kmeans", "--epsilon", "0.01", "--set", "n_clusters=2", wait=False)
+            stream.wait(lambda: '"job started"' in stream.log_text(), 30, process)
+            shows_nothing(ports)
+            assert '"released"' not in stream.log_text()
+        finally:
+            process.kill()
+            process.wait()
+
+
+def shows_nothing(ports: dict[str, int]) -> None:
+    """No decision of any time point, and no job, is on a public surface."""
+    public = samples(get(ports["metrics"], "/metrics")[1])
+    assert public["streamdp_time_point"] == 0
+    for histogram in ("wards", "ages"):
+        assert public[f'streamdp_epsilon_spent{{histogram="{histogram}"}}'] == 0
+        assert public[f'streamdp_epsilon_left{{histogram="{histogram}"}}'] == pytest.approx(0.4)
+        assert public[f'streamdp_epsilon_returns_seconds{{histogram="{histogram}"}}'] == 0
+        assert public[f'streamdp_releases_total{{histogram="{histogram}"}}'] == 0
+    assert public["streamdp_jobs_epsilon_spent"] == 0
+    assert not any(series.startswith("streamdp_controller") for series in public)
+    status = json.loads(get(ports["page"], "/status.json")[1])
+    assert [histogram["points"] for histogram in status["histograms"]] == [[], []]
+    assert [histogram["release"] for histogram in status["histograms"]] == [None, None]
+    assert [share["spent"] for share in status["budget"]["histograms"]] == [0, 0]
+    assert status["budget"]["jobs"]["spent"] == 0
+    assert status["jobs"] == []
+    assert get(ports["page"], "/drawing.json?histogram=ages")[0] == 404
+
+
+def test_after_a_restart_the_ledger_follows_what_is_published(tmp_path):
+    """What was decided before the restart shows when it is published: no sooner, and then all of it."""
+    stream = Observed(
+        tmp_path, length="200ms", guarantee="horizon = 10000", strategy="fixed", parameters="interval = 1"
+    )
+    stream.path.write_text(stream.path.read_text().replace("[time]\n", '[time]\npublish_after = "4s"\n'))
     process = stream.start()
-    try:
-        ports = stream.ports(process)
-        stream.wait(lambda: stream.log_text().count('"time point closed"') >= 4, 30, process)
-        public = samples(get(ports["metrics"], "/metrics")[1])
-        assert public["streamdp_time_point"] == 0
-        assert public['streamdp_epsilon_spent{histogram="ages"}'] == 0
-        assert public['streamdp_releases_total{histogram="ages"}'] == 0
-        status = json.loads(get(ports["page"], "/status.json")[1])
-        assert [histogram["points"] for histogram in status["histograms"]] == [[], []]
-        assert [histogram["release"] for histogram in status["histograms"]] == [None, None]
-        assert get(ports["page"], "/drawing.json?histogram=ages")[0] == 404
-    finally:
-        process.kill()
-        process.wait()
+    stream.wait(lambda: stream.last_published() >= 3, 60, process)
+    process.kill()
+    process.wait()
+    (tmp_path / "daemon.log").unlink()
+    with JournalReader.open(stream.config.journal_path) as journal:
+        decided = journal.last_time_point
+    spent = 'streamdp_epsilon_spent{histogram="wards"}'
+    with running(stream, points=0) as (ports, process):
+        until(lambda: get(ports["metrics"], "/ready")[0] == 200)
+        shown, point = 0.0, 0.0
+        while point <= decided:
+            public = samples(between_publications(ports["metrics"]))
+            shown, point = public[spent], public["streamdp_time_point"]
+            told = sum(
+                Fraction(epsilon)
+                for each in map(messages.decode, stream.outputs())
+                if each.header["histogram"] == "wards" and each.header["time_point"] <= point
+                for epsilon, _ in each.header["charges"]
+            )
+            assert shown <= float(told) + 1e-12, "shown before it was published"
+        assert shown == pytest.approx(float(told))
 
 
 def test_an_address_that_is_taken_is_said_plainly():

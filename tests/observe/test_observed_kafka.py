@@ -1,13 +1,15 @@
-"""On Kafka: not ready while the broker does not answer, ready again after."""
+"""On Kafka: not ready while the broker does not answer, and an open transaction that the operator sees."""
 
 from __future__ import annotations
 
 import signal
 import sys
+import uuid
 from pathlib import Path
 
 import pytest
-from kafka_broker.broker import Broker
+from kafka import KafkaProducer
+from kafka_broker.broker import Addresses, Broker
 from observed import OBSERVE, Observed, get, samples, until
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "daemon"))
@@ -45,6 +47,35 @@ def test_ready_follows_the_broker(own_broker: Broker, tmp_path: Path) -> None:
         until(lambda: samples(get(port, "/metrics")[1])["streamdp_time_point"] > before, 40)
     finally:
         own_broker.resume()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(40) == 0, stream.log_text()
+        stream.close()
+
+
+def test_the_operator_sees_what_an_open_transaction_holds_back(broker: Addresses, tmp_path: Path) -> None:
+    stream = KafkaStream(tmp_path, server=broker.plain, length="500ms", partitions=1)
+    stream.path.write_text(stream.path.read_text() + OBSERVE)
+    process = stream.start()
+    producer = KafkaProducer(bootstrap_servers=broker.plain, transactional_id=uuid.uuid4().hex)
+    try:
+        ports = Observed.ports(stream, process)
+        series = f'streamdp_input_uncommitted_records{{partition="0",topic="{stream.topic}"}}'
+
+        def held_back() -> float | None:
+            return samples(get(ports["operator_metrics"], "/metrics")[1]).get(series)
+
+        until(lambda: held_back() == 0, 60)
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send(stream.topic, b"{}", b"one").get(20)
+        stream.feed(100)
+        stream.flush()
+        until(lambda: held_back() == 101, 20)
+        assert "uncommitted" not in get(ports["metrics"], "/metrics")[1]
+        producer.commit_transaction()
+        until(lambda: held_back() == 0, 20)
+    finally:
+        producer.close(5)
         process.send_signal(signal.SIGTERM)
         assert process.wait(40) == 0, stream.log_text()
         stream.close()

@@ -74,7 +74,7 @@ def test_every_message_is_the_daemons_to_the_byte(tmp_path, guarantee, strategy,
     for point in range(1, 13):
         missed = point in (4, 5)
         feeder.append(visits(rng, 60, held.schedule.opens(point) + 20_000))
-        cut = None if missed else source.end_offsets(config.input.topics)
+        cut = None if missed else source.high_watermarks(config.input.topics)
         if cut is not None:
             latest = held.schedule.closes(point) + config.time.skew_ms
             drain(held.reader, held.pipeline, cut, point, latest)

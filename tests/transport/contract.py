@@ -85,11 +85,13 @@ class TransportContract:
         zero, one = TopicPartition(topic, 0), TopicPartition(topic, 1)
         assert transport.partitions(topic) == [0, 1]
         assert transport.end_offsets([topic]) == {zero: 0, one: 0} == transport.begin_offsets([topic])
+        assert transport.high_watermarks([topic]) == {zero: 0, one: 0}
         with closing(transport.writer(topic)) as writer:
             placed = writer.append([Message(topic, b"%d" % i, partition=1) for i in range(10)])
             assert [offset for _, offset in placed] == list(range(10))
         end = transport.end_offsets([topic])[one]
         assert end >= 10 and transport.end_offsets([topic])[zero] == 0
+        assert transport.high_watermarks([topic]) == {zero: 0, one: end}, "no transaction is open"
         with closing(transport.reader({zero: 0, one: 7})) as reader:
             assert values(_read_until(reader, one, end)) == [b"7", b"8", b"9"]
             assert reader.positions() == {zero: 0, one: end}
@@ -191,7 +193,7 @@ class TransportContract:
         with closing(transport.writer(topic)) as writer:
             writer.append([Message(topic, b"%d" % i, partition=i % 2) for i in range(40)])
         first, second = TopicPartition(topic, 0), TopicPartition(topic, 1)
-        end = transport.end_offsets([topic])[first]
+        end = transport.high_watermarks([topic])[first]
         with closing(transport.reader({first: 0, second: 0})) as reader:
             found: dict[TopicPartition, list[int]] = {first: [], second: []}
             deadline = time.monotonic() + 60
@@ -232,9 +234,12 @@ class TransportContract:
             transport.ensure_topics([TopicSpec(topic, 2, "delete")])
 
     def test_an_unknown_topic_is_named(self, transport: Transport, topic: str) -> None:
-        for ask in (transport.partitions, transport.topic_id, lambda name: transport.end_offsets([name])):
+        for ask in (transport.partitions, transport.topic_id):
             with pytest.raises(UnknownTopic, match=topic):
                 ask(topic)
+        for offsets in (transport.begin_offsets, transport.end_offsets, transport.high_watermarks):
+            with pytest.raises(UnknownTopic, match=topic):
+                offsets([topic])
 
 
 def _read_until(reader: object, name: TopicPartition, end: int) -> list[Row]:

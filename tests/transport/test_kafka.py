@@ -10,13 +10,14 @@ from contextlib import closing
 
 import kafka
 import pytest
-from contract import TransportContract, drain, values
+from contract import Row, TransportContract, drain, rows, values
 from kafka_broker.broker import Addresses
 
 from streamdp.transport.base import (
     Fenced,
     Message,
     OffsetGone,
+    Reader,
     TopicPartition,
     TopicSpec,
     TransportError,
@@ -69,7 +70,8 @@ def test_what_is_aborted_or_still_open_is_not_read(broker: Addresses, transport:
         producer.send(topic, b"open").get(10)
         with closing(open_producer(broker)) as plain:
             plain.send(topic, b"behind it").get(10)
-        assert transport.end_offsets([topic]) == {name: 12}, "the end is where the open transaction begins"
+        assert transport.end_offsets([topic]) == {name: 12}, "readers come to where the open transaction begins"
+        assert transport.high_watermarks([topic]) == {name: 14}, "the log ends behind it"
         assert values(drain(transport, [topic])[name]) == [b"commit_transaction"] * 3
         with closing(transport.reader({name: 0})) as reader:
             while reader.positions()[name] < 12:
@@ -80,6 +82,60 @@ def test_what_is_aborted_or_still_open_is_not_read(broker: Addresses, transport:
             while reader.positions()[name] < 15:
                 found += [value for batch in reader.poll(timeout=1.0) for value in batch.values]
             assert found == [b"open", b"behind it"]
+
+
+@pytest.mark.parametrize("is_committed", [True, False])
+def test_a_cut_behind_an_open_transaction_is_drained_when_that_ends(
+    broker: Addresses, transport: KafkaTransport, topic: str, is_committed: bool
+) -> None:
+    """One record in an open transaction takes nobody's record out of the cut, and no later one into it."""
+    name = TopicPartition(topic, 0)
+    with closing(open_producer(broker, uuid.uuid4().hex)) as producer, closing(open_producer(broker)) as plain:
+        producer.begin_transaction()
+        producer.send(topic, b"one").get(10)
+        cuts = []
+        for number in range(3):
+            for _ in range(5):
+                plain.send(topic, b"others %d" % number).get(10)
+            cuts.append(transport.high_watermarks([topic]))
+        assert cuts == [{name: 6}, {name: 11}, {name: 16}]
+        with closing(transport.reader({name: 0})) as reader:
+            assert reader.poll(timeout=0.5, until=cuts[0]) == [] and reader.positions() == {name: 0}, "it waits"
+            producer.commit_transaction() if is_committed else producer.abort_transaction()
+            cuts.append({name: 17})  # Just behind the marker.
+            parts = [values(_read_to(reader, name, cut[name])) for cut in cuts]
+    assert parts[0] == [b"one"] * is_committed + [b"others 0"] * 5
+    assert parts[1:] == [[b"others 1"] * 5, [b"others 2"] * 5, []]
+
+
+def test_a_reader_may_begin_above_the_last_stable_offset(
+    broker: Addresses, transport: KafkaTransport, topic: str
+) -> None:
+    """Where a stream begins that starts with the latest record while a transaction is open."""
+    name = TopicPartition(topic, 0)
+    with closing(open_producer(broker, uuid.uuid4().hex)) as producer, closing(open_producer(broker)) as plain:
+        producer.begin_transaction()
+        producer.send(topic, b"before").get(10)
+        plain.send(topic, b"before").get(10)
+        start = transport.high_watermarks([topic])
+        assert start == {name: 2} and transport.end_offsets([topic]) == {name: 0}
+        with closing(transport.reader(start)) as reader:
+            producer.send(topic, b"after").get(10)
+            assert reader.poll(timeout=0.5) == [] and reader.positions() == start
+            producer.commit_transaction()
+            assert values(_read_to(reader, name, 4)) == [b"after"]
+
+
+def _read_to(reader: Reader, name: TopicPartition, cut: int) -> list[Row]:
+    """Everything below the cut, and nothing beyond."""
+    found: list[Row] = []
+    deadline = time.monotonic() + 30
+    while reader.positions()[name] < cut:
+        assert time.monotonic() < deadline, "the reader does not reach the cut"
+        for batch in reader.poll(timeout=1.0, until={name: cut}):
+            assert batch.offsets[-1] < cut
+            found += rows(batch)
+    return found
 
 
 @pytest.mark.parametrize("codec", [None, "gzip", "snappy", "lz4", "zstd"])
@@ -121,7 +177,7 @@ def test_a_drain_ends_as_soon_as_the_cut_is_reached(transport: KafkaTransport, t
     name = TopicPartition(topic, 0)
     with closing(transport.writer(topic)) as writer:
         writer.append([Message(topic, b"v")])
-    [(_, cut)] = transport.end_offsets([topic]).items()
+    [(_, cut)] = transport.high_watermarks([topic]).items()
     with closing(transport.reader({name: 0})) as reader:
         begin = time.monotonic()
         while reader.positions()[name] < cut:
@@ -154,7 +210,7 @@ def test_cut_after_cut_every_record_comes_once_while_more_is_written(
     deadline = time.monotonic() + 60
     with closing(transport.reader(dict.fromkeys(names, 0))) as reader:
         while sum(map(len, found.values())) < 3 * 300 + 240:
-            cut = transport.end_offsets([names[0].topic])
+            cut = transport.high_watermarks([names[0].topic])
             while any(position < cut[name] for name, position in reader.positions().items()):
                 assert time.monotonic() < deadline
                 for batch in reader.poll(max_bytes, 1.0, cut):
