@@ -209,7 +209,7 @@ class Jobs(Section):
     time_limit: PositiveDuration = Field(default="10m", validate_default=True)
     """A job that runs longer has failed. Its charge stays spent."""
     memory_mb: int = Field(default=4_096, ge=1_024)
-    """Megabytes of address space of one job, the mapped snapshot included. A job that needs more has failed."""
+    """Megabytes that one job may allocate; the mapped snapshot does not count. A job that needs more has failed."""
 
     @property
     def time_limit_seconds(self) -> float:

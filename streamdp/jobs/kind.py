@@ -105,12 +105,15 @@ def _bytes_of_value(attribute: Attribute) -> int:
     return max(1, -(-(values - 1).bit_length() // 8))
 
 
-def values_of(snapshot: Snapshot, attributes: Sequence[Attribute]) -> npt.NDArray[np.float64]:
-    """A row per record, each value the middle of its public bin."""
-    table = np.empty((len(snapshot), len(attributes)))
-    for place, attribute in enumerate(attributes):
-        np.take(middles(attribute), snapshot.columns[attribute.name], out=table[:, place])
-    return table
+class Values:
+    """A row per record, each value the middle of its public bin; made of the mapped codes for the rows of a slice."""
+
+    def __init__(self, snapshot: Snapshot, attributes: Sequence[Attribute]) -> None:
+        self._columns = [(middles(attribute), snapshot.columns[attribute.name]) for attribute in attributes]
+        self.shape = len(snapshot), len(attributes)
+
+    def __getitem__(self, rows: slice, /) -> npt.NDArray[np.float64]:
+        return np.stack([middle[codes[rows]] for middle, codes in self._columns]).T
 
 
 def middles(attribute: Attribute) -> npt.NDArray[np.float64]:

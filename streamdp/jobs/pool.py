@@ -44,7 +44,10 @@ class JobFailed(Exception):
 
 @dataclass(frozen=True)
 class Limits:
-    """What one job may use: seconds, bytes of address space (mapped files included), and its niceness."""
+    """What one job may use: seconds, bytes of memory that it allocates, and its niceness.
+
+    The mapped snapshot does not count: it is as large as the data, and failures must not follow the number of rows.
+    """
 
     seconds: float
     memory_bytes: int
@@ -189,4 +192,4 @@ def _restrain(parent: int, limits: Limits) -> None:
         os._exit(1)
     os.nice(limits.niceness)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_AS, (limits.memory_bytes, limits.memory_bytes))
+    resource.setrlimit(resource.RLIMIT_DATA, (limits.memory_bytes, limits.memory_bytes))

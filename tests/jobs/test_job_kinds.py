@@ -11,7 +11,7 @@ import pytest
 from job_snapshots import DOMAIN, halves
 
 from streamdp import result_messages
-from streamdp.jobs import worker
+from streamdp.jobs import KMeans, worker
 from streamdp.jobs.catalogue import KINDS, describe
 from streamdp.jobs.kind import bounds_of, middles
 from streamdp.jobs.kinds.kmeans import KMeansParameters
@@ -52,8 +52,8 @@ def test_kmeans_finds_the_clusters_of_a_snapshot(tmp_path):
 def test_a_user_with_several_records_is_protected_at_the_same_epsilon(tmp_path, monkeypatch):
     """The noise of the whole job grows with m: the estimator is given epsilon / m, and the charge is epsilon."""
     seen = []
-    fit = worker.KINDS["kmeans"].run.__globals__["KMeans"].fit
-    monkeypatch.setattr("streamdp.jobs.kmeans.KMeans.fit", lambda self, X: seen.append(self.epsilon) or fit(self, X))
+    fit = KMeans.fit_table
+    monkeypatch.setattr(KMeans, "fit_table", lambda self, table: seen.append(self.epsilon) or fit(self, table))
     blob = worker.run("kmeans", Fraction(1), {"n_clusters": 2}, halves(tmp_path, 100, records_per_user=4))
     assert seen == [Fraction(1, 4)]
     assert json.loads(result_messages.unpack(blob)[0])["epsilon_spent"] == "1/1"

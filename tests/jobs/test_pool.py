@@ -12,6 +12,7 @@ import time
 from concurrent.futures import Executor, wait
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from streamdp.jobs import progress
@@ -53,9 +54,14 @@ def facts() -> bytes:
     sys.stderr.write("a warning that quotes user-17")
     sys.stderr.flush()
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, ())
-    limits = resource.getrlimit(resource.RLIMIT_AS)[0], resource.getrlimit(resource.RLIMIT_CORE)[0]
+    limits = resource.getrlimit(resource.RLIMIT_DATA)[0], resource.getrlimit(resource.RLIMIT_CORE)[0]
     facts = os.nice(0), *limits, signal.SIGINT in blocked, os.environ["OPENBLAS_NUM_THREADS"]
     return json.dumps(facts).encode()
+
+
+def map_file(path: str) -> bytes:
+    values = np.memmap(path, np.uint8, "r")
+    return str(values.size + int(values[-1])).encode()
 
 
 def rest(seconds: float) -> bytes:
@@ -117,6 +123,13 @@ def test_a_worker_is_restrained_and_silent(pool, capfd):
     assert interrupt_is_blocked
     assert threads == "1"
     assert "user-17" not in "".join(capfd.readouterr())
+
+
+def test_a_mapped_snapshot_is_no_memory_of_the_job(pool, tmp_path):
+    """It is as large as the data: a limit that counted it would fail jobs by the number of rows."""
+    with (tmp_path / "snapshot").open("wb") as file:
+        file.truncate(3 * GIGABYTE)
+    assert int(pool.submit(map_file, str(tmp_path / "snapshot")).result(30)) == 3 * GIGABYTE
 
 
 def test_no_more_than_so_many_at_once(pool):

@@ -10,7 +10,7 @@ from pydantic import Field
 from streamdp.domain import Domain
 from streamdp.jobs import progress
 from streamdp.jobs.base import SMALLEST_EPSILON, ParameterError
-from streamdp.jobs.kind import Kind, Output, Parameters, bounds_of, numeric_attributes, values_of
+from streamdp.jobs.kind import Kind, Output, Parameters, Values, bounds_of, numeric_attributes
 from streamdp.jobs.kmeans import KMeans
 from streamdp.jobs.kmeans.bounds import checked_bounds
 from streamdp.jobs.kmeans.choose import grid_is_out_of_reach
@@ -59,9 +59,7 @@ def check(params: KMeansParameters, epsilon: Fraction, domain: Domain, records_p
 def run(params: KMeansParameters, epsilon: Fraction, snapshot: Snapshot) -> Output:
     """Costs `epsilon`: the estimator protects one row, so with up to m rows a user is protected at m times its own."""
     attributes = numeric_attributes(snapshot.domain, params.attributes)
-    progress.report(0, 2)
-    table = values_of(snapshot, attributes)
-    progress.report(1, 2)
+    progress.report(0, 1)
     fewest, most = params.n_clusters_range
     model = KMeans(
         n_clusters=params.n_clusters,
@@ -70,8 +68,8 @@ def run(params: KMeansParameters, epsilon: Fraction, snapshot: Snapshot) -> Outp
         method=params.method,
         size=params.size,
         n_clusters_range=(fewest, most),
-    ).fit(table)
-    progress.report(2, 2)
+    ).fit_table(Values(snapshot, attributes))
+    progress.report(1, 1)
     result: dict[str, Any] = {
         "attributes": [attribute.name for attribute in attributes],
         "cluster_centers": model.cluster_centers_.tolist(),

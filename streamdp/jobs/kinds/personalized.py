@@ -13,7 +13,7 @@ from pydantic import Field
 from streamdp.domain import Attribute, Domain, View
 from streamdp.jobs import progress
 from streamdp.jobs.base import SMALLEST_EPSILON, ParameterError
-from streamdp.jobs.kind import Kind, Output, Parameters, bounds_of, middles, numeric_attributes, values_of
+from streamdp.jobs.kind import Kind, Output, Parameters, Values, bounds_of, middles, numeric_attributes
 from streamdp.jobs.personalized import (
     Clusters,
     Histogram,
@@ -152,7 +152,7 @@ def _numeric(params: PersonalizedParameters, domain: Domain) -> Work:
             target, wanted = Clusters(params.n_clusters, bounds), ["cluster_centers", "cluster_sizes"]
     return Work(
         target,
-        lambda snapshot: (values_of(snapshot, attributes), None),
+        lambda snapshot: (Values(snapshot, attributes)[:], None),
         lambda model: {"attributes": names} | {name: learned(model, name).tolist() for name in wanted},
     )
 

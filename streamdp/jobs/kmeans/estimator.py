@@ -17,7 +17,7 @@ from streamdp.jobs.kmeans.dplloyd import dplloyd, dplloyd_impr
 from streamdp.jobs.kmeans.grids import eugkm, mkm, pruned, ugkm
 from streamdp.jobs.kmeans.hybrid import hybrid
 from streamdp.jobs.kmeans.refined import refined
-from streamdp.jobs.kmeans.rows import Rows, as_table
+from streamdp.jobs.kmeans.rows import Rows, Table, as_table
 from streamdp.jobs.kmeans.synopsis import Synopsis
 from streamdp.jobs.kmeans.task import Outcome, Task
 from streamdp.privacy.noise import NoiseSource
@@ -83,13 +83,15 @@ class KMeans(Estimator):
 
     def fit(self, X: Any, y: None = None) -> Self:
         """Spend epsilon on the rows of X: an array, or a DataFrame of pandas or polars."""
+        return self.fit_table(as_table(X, declared_attributes(self.bounds)))
+
+    def fit_table(self, table: Table) -> Self:
+        """The same for a table that is read in slices of its rows, several times, and never held as a whole."""
         meter = Meter(checked_epsilon(self.epsilon), self.source)
         size = self._checked_size()
-        table = as_table(X, declared_attributes(self.bounds))
         bounds = checked_bounds(self.bounds, table.shape[1])
         clusters = self._checked_clusters(bounds)
-        rows = Rows(table, bounds)
-        outcome = METHODS[self.method](Task(rows, bounds, clusters, meter, size))
+        outcome = METHODS[self.method](Task(Rows(table, bounds), bounds, clusters, meter, size))
         self._bounds = bounds
         self._centres = outcome.centres
         self.cluster_centers_ = bounds.to_units(outcome.centres)
@@ -100,7 +102,6 @@ class KMeans(Estimator):
         self.reason_ = outcome.reason
         self.n_clusters_ = len(outcome.centres)
         self.n_features_in_ = table.shape[1]
-        self._clamped_rows = rows.clamped
         return self
 
     def predict(self, X: Any) -> npt.NDArray[np.int64]:
@@ -111,10 +112,6 @@ class KMeans(Estimator):
         if not hasattr(self, "cluster_centers_"):
             raise ParameterError("fit comes before predict")
         return Rows(as_table(X, self.n_features_in_), self._bounds).labels(self._centres)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Without the exact number of clamped rows: a stored or sent model holds nothing that was not paid for."""
-        return {name: value for name, value in self.__dict__.items() if name != "_clamped_rows"}
 
     def _checked_size(self) -> int | None:
         if self.size is None:

@@ -9,11 +9,13 @@ import numpy as np
 import numpy.typing as npt
 
 from streamdp.jobs.kmeans.lloyd import (
+    MAX_DISTANCES,
     MOST_ROUNDS,
     MOST_SIGNED_ROUNDS,
     best_centres,
     cluster_weights,
     seeded_starts,
+    signed_starts,
 )
 from streamdp.jobs.kmeans.packing import packings
 from streamdp.jobs.kmeans.synopsis import (
@@ -54,28 +56,34 @@ def pruned(task: Task) -> Outcome:
 def _signed(task: Task, cells: Callable[[int, float, int], float], method: str) -> Outcome:
     size = task.paid_size()
     epsilon = task.meter.left
-    synopsis = synopsis_of(task, cells(size, float(epsilon), task.attributes), epsilon)
+    synopsis = signed_synopsis(task, cells(size, float(epsilon), task.attributes), epsilon)
     return signed_outcome(task, synopsis, method, f"a grid of {synopsis.side} cells a side, for about {size} rows")
 
 
-def synopsis_of(task: Task, cells: float, epsilon: Fraction) -> Synopsis:
+def signed_synopsis(task: Task, cells: float, epsilon: Fraction) -> Synopsis:
+    """With no more cells than one start can afford: all of them take part in the clustering."""
+    return _synopsis(task, min(cells, MAX_DISTANCES / (sum(task.clusters) * MOST_SIGNED_ROUNDS)), epsilon)
+
+
+def pruned_synopsis(task: Task, size: int, epsilon: Fraction) -> Synopsis:
+    return _synopsis(task, eugkm_cells(size, float(epsilon), task.attributes, PRUNED_THETA), epsilon)
+
+
+def _synopsis(task: Task, cells: float, epsilon: Fraction) -> Synopsis:
     side = side_for(cells, task.attributes, task.clusters[-1])
     return release_synopsis(task.rows, task.bounds, side, epsilon, task.meter)
 
 
-def pruned_synopsis(task: Task, size: int, epsilon: Fraction) -> Synopsis:
-    return synopsis_of(task, eugkm_cells(size, float(epsilon), task.attributes, PRUNED_THETA), epsilon)
-
-
 def signed_outcome(task: Task, synopsis: Synopsis, method: str, reason: str) -> Outcome:
-    """All cells with their signed counts, so that noise cancels; 30 packed starts, the best by NICV on the synopsis."""
+    """All cells with their signed counts, so that noise cancels; the best of up to 30 packed starts on the synopsis."""
     # Cells that count zero move nothing, and at a large epsilon they are most of them.
     cells = np.flatnonzero(synopsis.counts)
     points = synopsis.points(cells)
     weights = synopsis.counts.reshape(-1)[cells].astype(np.float64)
+    starts = signed_starts(len(points), sum(task.clusters))
 
     def cluster(clusters: int) -> tuple[Floats, float]:
-        return best_centres(points, weights, packings(clusters, task.attributes), MOST_SIGNED_ROUNDS)
+        return best_centres(points, weights, packings(clusters, task.attributes, starts), MOST_SIGNED_ROUNDS)
 
     centres = best_by_validity(task.clusters, cluster, float(weights.sum()))
     return _outcome(points, weights, centres, synopsis, method, reason)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 from streamdp.jobs.kmeans.dplloyd import RHO, count_weight, noisy_round
-from streamdp.jobs.kmeans.grids import signed_outcome, synopsis_of
+from streamdp.jobs.kmeans.grids import signed_outcome, signed_synopsis
 from streamdp.jobs.kmeans.synopsis import eugkm_cells
 from streamdp.jobs.kmeans.task import Outcome, Task
 
@@ -21,7 +21,7 @@ def hybrid(task: Task) -> Outcome:
     epsilon = task.meter.left
     share = best_share(size, float(epsilon), task.attributes, task.clusters[-1])
     for_synopsis = epsilon if share is None else epsilon * share
-    synopsis = synopsis_of(task, eugkm_cells(size, float(for_synopsis), task.attributes), for_synopsis)
+    synopsis = signed_synopsis(task, eugkm_cells(size, float(for_synopsis), task.attributes), for_synopsis)
     if share is None:
         reason = f"for about {size} rows a round of DPLloyd would add more error than it removes (Algorithm 16)"
         return signed_outcome(task, synopsis, "eugkm", reason)

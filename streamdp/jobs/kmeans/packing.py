@@ -62,6 +62,6 @@ def _pack(candidates: Floats, clusters: int, radius: float) -> Floats | None:
     return chosen
 
 
-def packings(clusters: int, attributes: int) -> Floats:
-    """All the starts, of shape (starts, clusters, attributes)."""
-    return np.stack([packed_centres(clusters, attributes, start) for start in range(STARTS)])
+def packings(clusters: int, attributes: int, starts: int = STARTS) -> Floats:
+    """That many packings, of shape (starts, clusters, attributes)."""
+    return np.stack([packed_centres(clusters, attributes, start) for start in range(starts)])

@@ -9,7 +9,7 @@ are exact in float64, in any order.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -21,8 +21,6 @@ from streamdp.jobs.kmeans.product import product
 LATTICE = 2**20
 # A block's columns stay in the processor's cache; memory never grows with rows times clusters.
 BLOCK = 8192
-# A small table is scaled once; a large one in every pass, so that it is never held twice.
-KEPT_VALUES = 2**22
 
 Floats = npt.NDArray[np.float64]
 Labels = npt.NDArray[np.int64]
@@ -55,55 +53,61 @@ def _number_or_nan(value: Any) -> float:
         return float("nan")
 
 
+class Table(Protocol):
+    """Rows of numbers that are read in slices: an array, or what makes one of a few rows at a time."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    def __getitem__(self, rows: slice, /) -> npt.NDArray[Any]: ...
+
+
 class Rows:
     """A table and its bounds. Rows with a NaN are left out; values outside the bounds are moved to the nearer one.
 
-    `clamped` is how many rows were moved, by more than the lattice can tell, in the last pass: as private as they are.
+    Every pass reads the table anew, block by block, and keeps nothing: memory does not depend on the number of rows.
     """
 
-    def __init__(self, table: npt.NDArray[Any], bounds: Bounds) -> None:
-        self._columns = table.T if len(bounds.axes) == table.shape[1] else table.T[bounds.axes]
-        self._middle = bounds.middle[bounds.axes, np.newaxis]
-        self._factor = LATTICE / bounds.half_width[bounds.axes, np.newaxis]
-        self.attributes = len(bounds.axes)
-        self._length = len(table)
-        self.clamped = 0
-        self._kept = list(self._scaled_blocks()) if self._columns.size <= KEPT_VALUES else None
+    def __init__(self, table: Table, bounds: Bounds) -> None:
+        self._table = table
+        self._axes = bounds.axes
+        self._middle = bounds.middle[self._axes, np.newaxis]
+        self._factor = LATTICE / bounds.half_width[self._axes, np.newaxis]
+        self.attributes = len(self._axes)
 
     def blocks(self) -> Iterator[Floats]:
-        return self._scaled_blocks() if self._kept is None else iter(self._kept)
+        """Attribute by attribute, the rows without a NaN."""
+        for block, whole in self._scaled():
+            yield block if whole.all() else block[:, whole]
 
     def count(self) -> int:
         return sum(block.shape[1] for block in self.blocks())
 
     def labels(self, centres: Floats) -> Labels:
         """The nearest centre of every row, -1 for a row with a NaN."""
-        labels = np.full(self._length, -1, dtype=np.int64)
-        for start in range(0, self._length, BLOCK):
-            block, whole, _ = self._scaled(start)
-            labels[start : start + BLOCK][whole] = nearest(block[:, whole], centres)
-        return labels
+        labels = [np.zeros(0, dtype=np.int64)]
+        for block, whole in self._scaled():
+            labels.append(np.full(len(whole), -1, dtype=np.int64))
+            labels[-1][whole] = nearest(block[:, whole], centres)
+        return np.concatenate(labels)
 
-    def _scaled_blocks(self) -> Iterator[Floats]:
-        self.clamped = 0
-        for start in range(0, self._length, BLOCK):
-            block, whole, outside = self._scaled(start)
-            self.clamped += int(np.count_nonzero(outside & whole))
-            yield block if whole.all() else block[:, whole]
-
-    def _scaled(self, start: int) -> tuple[Floats, npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
-        """The block that begins at row `start`, attribute by attribute; which rows are whole, and which are outside."""
-        part = self._columns[:, start : start + BLOCK]
-        block = np.empty(part.shape)
-        # What overflows lies outside the bounds, and a NaN stays one.
-        with np.errstate(over="ignore", invalid="ignore"):
-            np.subtract(part, self._middle, out=block)
-            block *= self._factor
-        np.rint(block, out=block)
-        lowest, highest = block.min(axis=0), block.max(axis=0)
-        np.clip(block, -LATTICE, LATTICE, out=block)
-        block *= 1 / LATTICE
-        return block, ~np.isnan(highest), (lowest < -LATTICE) | (highest > LATTICE)
+    def _scaled(self) -> Iterator[tuple[Floats, npt.NDArray[np.bool_]]]:
+        """Block by block, attribute by attribute; and which rows have no NaN."""
+        length, attributes = self._table.shape
+        for start in range(0, length, BLOCK):
+            part = self._table[start : start + BLOCK].T
+            if self.attributes < attributes:
+                part = part[self._axes]
+            block: Floats = np.empty(part.shape)
+            # What overflows lies outside the bounds, and a NaN stays one.
+            with np.errstate(over="ignore", invalid="ignore"):
+                np.subtract(part, self._middle, out=block)
+                block *= self._factor
+            np.rint(block, out=block)
+            np.clip(block, -LATTICE, LATTICE, out=block)
+            block *= 1 / LATTICE
+            whole: npt.NDArray[np.bool_] = np.logical_not(np.isnan(block).any(axis=0))
+            yield block, whole
 
 
 def nearest(block: Floats, centres: Floats) -> Labels:

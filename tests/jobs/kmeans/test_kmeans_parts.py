@@ -13,7 +13,7 @@ from streamdp.jobs.kmeans.bounds import MOST_ATTRIBUTES, checked_bounds
 from streamdp.jobs.kmeans.choose import grid_is_out_of_reach
 from streamdp.jobs.kmeans.dplloyd import count_weight, rounds_for, smallest_round
 from streamdp.jobs.kmeans.hybrid import best_share, eugkm_variance, round_error
-from streamdp.jobs.kmeans.lloyd import best_centres, cluster_weights, nearest_points, seeded_starts
+from streamdp.jobs.kmeans.lloyd import best_centres, cluster_weights, nearest_points, seeded_starts, signed_starts
 from streamdp.jobs.kmeans.packing import packed_centres, packings
 from streamdp.jobs.kmeans.product import product, product_over_rows
 from streamdp.jobs.kmeans.refined import round_helps
@@ -37,6 +37,23 @@ def test_rows_lie_on_the_lattice_within_the_bounds() -> None:
     assert np.array_equal(scaled * LATTICE, np.rint(scaled * LATTICE))
     expected = np.clip(table[:, 1] / 100, -1, 1)
     assert np.abs(scaled[1] - expected).max() <= 0.5000001 / LATTICE
+
+
+def test_a_table_is_read_in_slices_of_a_block_in_every_pass() -> None:
+    """Nothing is kept between passes, so memory does not depend on the number of rows."""
+    values, seen = np.random.default_rng(1).uniform(-1, 1, (2 * BLOCK + 5, 2)), []
+
+    class Recorded:
+        shape = values.shape
+
+        def __getitem__(self, rows: slice, /) -> np.ndarray:
+            seen.append(len(values[rows]))
+            return values[rows]
+
+    rows = Rows(Recorded(), checked_bounds((-1, 1), 2))
+    for _ in range(2):
+        assert rows.count() == len(values)
+    assert seen == 2 * [BLOCK, BLOCK, 5]
 
 
 def test_the_cluster_of_a_row_does_not_depend_on_its_company() -> None:
@@ -127,6 +144,10 @@ def test_signed_weights_end_within_the_domain() -> None:
     points, weights = generator.uniform(-1, 1, (500, 2)), generator.normal(size=500)
     centres, _ = best_centres(points, weights, packings(5, 2), 15)
     assert np.abs(centres).max() <= 1
+
+
+def test_a_large_grid_has_fewer_starts() -> None:
+    assert [signed_starts(points, 54) for points in (0, 1_000, 100_000, 10**6)] == [30, 30, 3, 1]
 
 
 def test_no_points_leave_the_centres_at_their_start() -> None:
