@@ -31,14 +31,18 @@ class NoisySum:
 class ThresholdNoise:
     """A sparse vector begins and draws its threshold noise, which stays secret. The answer is that integer.
 
-    Comparisons `by_sparse_vector` that follow are against this noise, until the next one begins.
+    Comparisons `by_sparse_vector` that follow are against this noise, until the next one begins. A user who moves every
+    answer by at most 1 costs its bits at most `1 / scale + turns / query_scale`. `turns` is twice the number of
+    positives, or that number where all answers move the same way.
     """
 
     scale: Fraction
+    query_scale: Fraction
+    turns: int
 
     @property
     def public(self) -> Hashable:
-        return "threshold noise", self.scale
+        return "threshold noise", self.scale, self.query_scale, self.turns
 
 
 @dataclass(frozen=True)

@@ -36,11 +36,11 @@ def noise_scales(epsilon: Fraction, sensitivity: int, positives: int, monotone: 
     `epsilon` is split exactly into `ea + eb` near `1 : (2c)^(2/3)`, which minimises the variance of their difference;
     the scales are `D / ea` and `2cD / eb`. Monotone queries (all answers move the same way) have `c` in place of `2c`.
     """
-    answers = positives if monotone else 2 * positives
-    weight = Fraction(_cube_root(answers**2 * _SPLIT_DENOMINATOR**3), _SPLIT_DENOMINATOR)
+    turns = _turns(positives, monotone)
+    weight = Fraction(_cube_root(turns**2 * _SPLIT_DENOMINATOR**3), _SPLIT_DENOMINATOR)
     threshold_epsilon = epsilon / (1 + weight)
     query_epsilon = epsilon - threshold_epsilon
-    return sensitivity / threshold_epsilon, answers * sensitivity / query_epsilon
+    return sensitivity / threshold_epsilon, turns * sensitivity / query_epsilon
 
 
 class SparseVector:
@@ -74,8 +74,10 @@ class SparseVector:
         self._remaining = self.positives
         self._rho = 0
         if self.positives:
-            scale = self.threshold_scale
-            self._rho = self._source.answer(ThresholdNoise(scale), lambda: self._draw(scale))
+            self._rho = self._source.answer(
+                ThresholdNoise(self.threshold_scale, self.query_scale, _turns(self.positives, self.monotone)),
+                lambda: self._draw(self.threshold_scale),
+            )
 
     def _describe(
         self, epsilon: Fraction, sensitivity: int, positives: int, monotone: bool, source: NoiseSource | None
@@ -183,6 +185,10 @@ def _ceiling(threshold: SupportsIndex | Fraction | float) -> int:
         return math.ceil(threshold)
     except (ValueError, OverflowError):
         raise ValueError("a threshold must be a finite number") from None
+
+
+def _turns(positives: int, monotone: bool) -> int:
+    return positives if monotone else 2 * positives
 
 
 def _cube_root(value: int) -> int:
