@@ -77,7 +77,7 @@ class Pipeline:
             max_record_bytes=config.input.max_record_bytes,
             digest_key=digest_key,
         )
-        releases = last_releases or {}
+        releases, states = last_releases or {}, states or {}
         self.engine = Engine(
             stream=config.stream.name,
             journal_id=journal_id,
@@ -89,7 +89,7 @@ class Pipeline:
                         config,
                         histogram,
                         view,
-                        (states or {}).get(view.name),
+                        states.get(view.name),
                         releases[view.name].counts if view.name in releases else None,
                         source,
                     ),
@@ -103,7 +103,9 @@ class Pipeline:
             horizon=config.privacy.horizon,
             checkpoint_every=config.journal.checkpoint_every,
             last_point=last_point,
-            release_ids={name: release.release_id for name, release in releases.items()},
+            # A write-off drops the states. The last release then is what subscribers are known to hold.
+            release_ids={name: release.release_id for name, release in releases.items()}
+            | {name: state["release_id"] for name, state in states.items()},
             resumes_at=ledger.resumes_at,
             jobs=jobs,
         )
@@ -184,4 +186,6 @@ def _strategy(
 ) -> Strategy:
     if state is None:
         return config.build_strategy(histogram, view, source)
+    # The last release of all may be from before a write-off, of which the strategy that began then knows nothing.
+    last = last if state["released"] else None
     return restore_strategy(**config.strategy_arguments(histogram, view), state=state, last=last, source=source)

@@ -37,7 +37,7 @@ class StoreRelease:
 
 @dataclass(frozen=True, slots=True)
 class SaveState:
-    """A strategy's state after the point, secrets (the threshold noise) included."""
+    """A strategy's state after the point, secrets (the threshold noise) included, and the `release_id` that subscribers hold."""
 
     histogram: str
     state: dict[str, Any]
