@@ -26,6 +26,10 @@ from streamdp.transport.batch import RecordBatch
 PARTITIONS_PER_TOPIC = 1 << 10
 
 
+# Settings that may change under a journal, and what they are in the population.
+LIFETIMES = {"time.expire_after": "expire_after", "time.tombstone_points": "tombstone_points"}
+
+
 class RejectSink(Protocol):
     """Takes what could not be used, with the reason."""
 
@@ -46,7 +50,8 @@ class Pipeline:
     """The state of one stream between transport and journal.
 
     `states` and `last_releases` are what the journal holds of the strategies; empty for a new stream. `population` is
-    the one recovery loaded, or None for an empty one. A replay has no `jobs`.
+    the one recovery loaded, or None for an empty one. `settings` says from which time point on a setting has had which
+    value, where that is not the configuration's. A replay has no `jobs`.
     """
 
     def __init__(
@@ -61,10 +66,12 @@ class Pipeline:
         last_point: int = 0,
         states: Mapping[str, dict[str, Any]] | None = None,
         last_releases: Mapping[str, LastRelease] | None = None,
+        settings: Iterable[tuple[int, str, Any]] = (),
         source: NoiseSource | None = None,
         jobs: Jobs | None = None,
     ) -> None:
         self.config = config
+        self._lifetimes = [change for change in settings if change[1] in LIFETIMES]
         self.domain = config.build_domain()
         self.views = config.build_views()
         self.population = population or new_population(config)
@@ -150,7 +157,13 @@ class Pipeline:
             self.engine.handle(change)
 
     def expire(self, time_point: int) -> None:
-        """The public clock's part of a close: what is too old goes. Recovery does only this."""
+        """The public clock's part of a close: what is too old goes. Recovery does only this.
+
+        How old that is may have become less while the stream ran. Each point has what held when it closed.
+        """
+        for since, name, points in self._lifetimes:
+            if since <= time_point:
+                setattr(self.population, LIFETIMES[name], points)
         for change in self.population.close(time_point).changes.values():
             self.engine.handle(change)
 
