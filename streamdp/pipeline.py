@@ -26,6 +26,10 @@ from streamdp.transport.batch import RecordBatch
 PARTITIONS_PER_TOPIC = 1 << 10
 
 
+# Settings that may change under a journal, and what they are in the population.
+LIFETIMES = {"time.expire_after": "expire_after", "time.tombstone_points": "tombstone_points"}
+
+
 class RejectSink(Protocol):
     """Takes what could not be used, with the reason."""
 
@@ -46,7 +50,8 @@ class Pipeline:
     """The state of one stream between transport and journal.
 
     `states` and `last_releases` are what the journal holds of the strategies; empty for a new stream. `population` is
-    the one recovery loaded, or None for an empty one. A replay has no `jobs`.
+    the one recovery loaded, or None for an empty one. `settings` says from which time point on a setting has had which
+    value, where that is not the configuration's. A replay has no `jobs`.
     """
 
     def __init__(
@@ -61,10 +66,12 @@ class Pipeline:
         last_point: int = 0,
         states: Mapping[str, dict[str, Any]] | None = None,
         last_releases: Mapping[str, LastRelease] | None = None,
+        settings: Iterable[tuple[int, str, Any]] = (),
         source: NoiseSource | None = None,
         jobs: Jobs | None = None,
     ) -> None:
         self.config = config
+        self._lifetimes = [change for change in settings if change[1] in LIFETIMES]
         self.domain = config.build_domain()
         self.views = config.build_views()
         self.population = population or new_population(config)
@@ -77,7 +84,7 @@ class Pipeline:
             max_record_bytes=config.input.max_record_bytes,
             digest_key=digest_key,
         )
-        releases = last_releases or {}
+        releases, states = last_releases or {}, states or {}
         self.engine = Engine(
             stream=config.stream.name,
             journal_id=journal_id,
@@ -89,7 +96,7 @@ class Pipeline:
                         config,
                         histogram,
                         view,
-                        (states or {}).get(view.name),
+                        states.get(view.name),
                         releases[view.name].counts if view.name in releases else None,
                         source,
                     ),
@@ -103,7 +110,9 @@ class Pipeline:
             horizon=config.privacy.horizon,
             checkpoint_every=config.journal.checkpoint_every,
             last_point=last_point,
-            release_ids={name: release.release_id for name, release in releases.items()},
+            # A write-off drops the states. The last release then is what subscribers are known to hold.
+            release_ids={name: release.release_id for name, release in releases.items()}
+            | {name: state["release_id"] for name, state in states.items()},
             resumes_at=ledger.resumes_at,
             jobs=jobs,
         )
@@ -148,7 +157,13 @@ class Pipeline:
             self.engine.handle(change)
 
     def expire(self, time_point: int) -> None:
-        """The public clock's part of a close: what is too old goes. Recovery does only this."""
+        """The public clock's part of a close: what is too old goes. Recovery does only this.
+
+        How old that is may have become less while the stream ran. Each point has what held when it closed.
+        """
+        for since, name, points in self._lifetimes:
+            if since <= time_point:
+                setattr(self.population, LIFETIMES[name], points)
         for change in self.population.close(time_point).changes.values():
             self.engine.handle(change)
 
@@ -184,4 +199,6 @@ def _strategy(
 ) -> Strategy:
     if state is None:
         return config.build_strategy(histogram, view, source)
+    # The last release of all may be from before a write-off, of which the strategy that began then knows nothing.
+    last = last if state["released"] else None
     return restore_strategy(**config.strategy_arguments(histogram, view), state=state, last=last, source=source)

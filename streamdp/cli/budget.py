@@ -41,7 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
                 if arguments.json:
                     print(json.dumps(report.rows()), flush=True)
                 else:
-                    print(f"stream {journal.identity.stream}, time point {now}\n{report}\n", flush=True)
+                    print(f"stream {config.name}, time point {now}\n{report}\n", flush=True)
             if not arguments.watch:
                 return 0
             time.sleep(arguments.interval)

@@ -13,6 +13,7 @@ from pydantic import BaseModel
 
 from streamdp.config.attributes import Categorical, HistogramAttribute, Integer, Real
 from streamdp.config.histograms import AdaptiveParameters, Baseline, DistanceParameters, FixedParameters
+from streamdp.config.may_change import MAY_CHANGE, WORDS
 from streamdp.config.observe import Observe
 from streamdp.config.preferences import Preferences
 from streamdp.config.sections import (
@@ -36,6 +37,11 @@ One TOML file describes one stream. `streamdp check FILE` checks it and says in 
 `streamdp show-config FILE` prints it with every default filled in; `streamdp config-schema` prints the JSON Schema for
 an editor. `deploy/examples/clinic.toml` is a complete example. Relative paths are taken from the file's directory.
 
+**May change** says what a restart may find changed once a journal exists. `no`: a start refuses it and names the old
+value, because the budget that was spent belongs to the data as it was counted then. `only shorter`: smaller, from the
+next time point on. `yes`: at any start. A `[[histogram]]` may be added where the budget has room, and left out; under
+its name it stays what it was. The input and output logs or clusters may move, but not be replaced by others.
+
 This page is generated from the types in `streamdp/config/`, by
 `python -m streamdp.config.document > docs/configuration.md`.
 """
@@ -55,33 +61,33 @@ STRATEGIES = """\
 | `ba` | when they changed; each absorbs what earlier points left unused | window | none |
 """
 
-# Every table, in the order of the page: its heading in the file, and what it is typed by.
-TABLES: tuple[tuple[str, type[BaseModel]], ...] = (
-    ("[stream]", Stream),
-    ("[domain.NAME] of type categorical", Categorical),
-    ("[domain.NAME] of type integer", Integer),
-    ("[domain.NAME] of type real", Real),
-    ("[time]", Time),
-    ("[privacy]", Privacy),
-    ("[privacy.preferences]", Preferences),
-    ("[[histogram]]", Baseline),
-    ("[[histogram]], an entry of attributes", HistogramAttribute),
-    ("[histogram.parameters] for fixed", FixedParameters),
-    ("[histogram.parameters] for dsft", DistanceParameters),
-    ("[histogram.parameters] for dsat and dsat_w", AdaptiveParameters),
-    ("[input]", Input),
-    ("[input.log] and [output.log]", LogDirectory),
-    ("[output]", Output),
-    ("[dead_letters]", DeadLetters),
-    ("[journal]", Journal),
-    ("[jobs]", Jobs),
-    ("[observe]", Observe),
+# Every table, in the order of the page: its heading, its name in `MAY_CHANGE`, and what it is typed by.
+TABLES: tuple[tuple[str, str, type[BaseModel]], ...] = (
+    ("[stream]", "stream", Stream),
+    ("[domain.NAME] of type categorical", "domain", Categorical),
+    ("[domain.NAME] of type integer", "domain", Integer),
+    ("[domain.NAME] of type real", "domain", Real),
+    ("[time]", "time", Time),
+    ("[privacy]", "privacy", Privacy),
+    ("[privacy.preferences]", "privacy.preferences", Preferences),
+    ("[[histogram]]", "histogram", Baseline),
+    ("[[histogram]], an entry of attributes", "histogram.attributes", HistogramAttribute),
+    ("[histogram.parameters] for fixed", "histogram.parameters", FixedParameters),
+    ("[histogram.parameters] for dsft", "histogram.parameters", DistanceParameters),
+    ("[histogram.parameters] for dsat and dsat_w", "histogram.parameters", AdaptiveParameters),
+    ("[input]", "input", Input),
+    ("[input.log] and [output.log]", "input.log", LogDirectory),
+    ("[output]", "output", Output),
+    ("[dead_letters]", "dead_letters", DeadLetters),
+    ("[journal]", "journal", Journal),
+    ("[jobs]", "jobs", Jobs),
+    ("[observe]", "observe", Observe),
 )
 
 
 def page() -> str:
     """The whole page."""
-    tables = (line for heading, model in TABLES for line in _table(heading, model))
+    tables = (line for table in TABLES for line in _table(*table))
     return "\n".join([INTRODUCTION, *_overview(), *tables])
 
 
@@ -93,7 +99,7 @@ def _overview() -> Iterator[str]:
     yield ""
 
 
-def _table(heading: str, model: type[BaseModel]) -> Iterator[str]:
+def _table(heading: str, prefix: str, model: type[BaseModel]) -> Iterator[str]:
     yield f"## `{heading}`"
     yield ""
     if model is Baseline:
@@ -101,20 +107,26 @@ def _table(heading: str, model: type[BaseModel]) -> Iterator[str]:
     else:
         yield " ".join((model.__doc__ or "").split())
         yield ""
-    yield "| setting | value | default | meaning |"
-    yield "|---|---|---|---|"
+    yield "| setting | value | default | may change | meaning |"
+    yield "|---|---|---|---|---|"
     schema = model.model_json_schema()
     for name, setting in schema["properties"].items():
         if model is Baseline and name == "strategy":
-            yield '| `strategy` | one of the above | `"auto"` | Who decides when to release. |'
+            yield '| `strategy` | one of the above | `"auto"` | no | Who decides when to release. |'
         elif model is Baseline and name == "parameters":
-            yield "| `parameters` | table | | The parameters of the strategy, see below. |"
+            yield "| `parameters` | table | | no | The parameters of the strategy, see below. |"
         else:
             needed = name in schema.get("required", ())
             default = "needed" if needed else _default(setting.get("default"))
             meaning = " ".join(setting["description"].split())
-            yield f"| `{name}` | {_kind(setting)} | {default} | {meaning} |"
+            yield f"| `{name}` | {_kind(setting)} | {default} | {_may_change(f'{prefix}.{name}')} | {meaning} |"
     yield ""
+
+
+def _may_change(name: str) -> str:
+    """In words; of a table, what all its settings are, or nothing when that table says it itself."""
+    inside = {kind for known, kind in MAY_CHANGE.items() if known == name or known.startswith(f"{name}.")}
+    return WORDS[inside.pop()] if len(inside) == 1 else ""
 
 
 def _default(value: Any) -> str:

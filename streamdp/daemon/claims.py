@@ -1,8 +1,13 @@
-"""Whose the input is. Whoever reads the same input twice owns two ledgers and no guarantee, also one after the other.
+"""The register of owners: whose an input is, and how far its journal has come.
 
-A compacted topic remembers which journal owns an input topic. It lies in the input's log; where the input is Kafka,
-beside the output, for a reader needs no right to write to its input. To change an entry one holds the writer of its
-name, so of two daemons that begin at once one is fenced. The entry also names the identity under which its owner
+Whoever reads the same input twice owns two ledgers and no guarantee, also one after the other. So a compacted topic
+remembers, for each input topic, which journal owns it and the last of the journal's commits that was published. Every
+publication writes it anew, in its own transaction. A journal that does not hold that commit is an old copy, or another
+copy has gone on: it is refused, whatever prefix or journal path it is started with.
+
+The register lies on the output. Where the input is an embedded log, the claim lies there too, so that another output
+is no way around it; a reader of Kafka needs no right to write to its input. To claim an input one holds the writer of
+its name, so of two daemons that begin at once one is fenced. The entry also names the identity under which its owner
 publishes, so that whoever takes an input over fences a daemon that still runs, whatever other topics it reads.
 """
 
@@ -11,101 +16,146 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass
+from typing import Any
 
 from streamdp.config import StreamConfig
-from streamdp.daemon.outputs import tail
+from streamdp.daemon.outputs import newest
 from streamdp.errors import StreamdpError
-from streamdp.journal import Identity
+from streamdp.journal import Commit, Journal, StoredMessage
 from streamdp.transport.base import Message, TopicSpec, Transport, Writer
 
 OWNERS = "streamdp.owners"
-MOST_OWNERS = 100_000
+FORMAT = 2
+
+ADVICE = (
+    "Restore the newest copy of the journal; if it is lost, `streamdp journal write-off CONFIG` gives up what was "
+    "published meanwhile and its budget"
+)
 
 
 @dataclass(frozen=True)
-class _Claim:
+class Entry:
+    """What the register holds of an input topic. Before anything was published there is no commit."""
+
     topic: str
-    key: bytes
-    """The entry's, in the registry."""
-    identity: str
-    """Of the writer that may change the entry."""
+    journal_id: str
+    writer: str
+    time_point: int = 0
+    commit: Commit | None = None
 
 
-def publishing_identity(input_identity: str) -> str:
-    """Under which identity a stream publishes: the same for every daemon on the same input."""
-    return "streamdp-" + _digest(input_identity)
+class Owners:
+    """The entries of one stream's input. `identity` is what the stream publishes under."""
 
+    def __init__(self, source: Transport, target: Transport, config: StreamConfig, journal: Journal) -> None:
+        self._target, self._journal = target, journal
+        self.identity = "streamdp-" + _digest(journal.identity.input_identity)
+        self._keys = {_key(source, topic): topic for topic in sorted(config.input.topics)}
+        self._claimed_at = target if config.input.kafka is not None else source
+        self._places = [self._claimed_at]
+        if self._claimed_at.cluster_id() != target.cluster_id():
+            self._places.append(target)
+        for place in self._places:
+            place.ensure_topics([TopicSpec(OWNERS, cleanup="compact")])
+        self._held: list[Writer] = []
 
-def claim_input(
-    source: Transport, target: Transport, config: StreamConfig, owner: Identity, *, take_over: bool = False
-) -> list[Writer]:
-    """Makes the journal the owner of its input topics; refused when one belongs to another, unless `take_over`.
+    # Reading
 
-    Returns what holds them against a second daemon while it is open.
-    """
-    registry, claims = _claims(source, target, config)
-    if not take_over:
+    def entries(self) -> list[Entry]:
+        """What is said of the input topics, wherever it is said."""
+        return [
+            _entry(self._keys[key], json.loads(message.value or b"{}"))
+            for place in self._places
+            for key, message in newest(place, OWNERS, self._keys).items()
+        ]
+
+    def is_ours(self, entry: Entry) -> bool:
+        """Whether it is this journal's, and not of a copy of it that went on."""
+        mine = entry.journal_id == self._journal.identity.journal_id
+        return mine and (entry.commit is None or self._journal.contains(entry.commit))
+
+    def require_ours(self) -> None:
+        """Refuses when an input topic belongs to another journal, or to another copy of this one."""
+        for entry in self.entries():
+            if entry.journal_id != self._journal.identity.journal_id:
+                raise StreamdpError(
+                    f"the input topic {entry.topic!r} belongs to another journal, {entry.journal_id[:12]}: a second "
+                    "ledger over the same data would spend its budget twice. Give that journal's path in [journal], "
+                    "or, if it is lost, `streamdp journal write-off`"
+                )
+            if not self.is_ours(entry):
+                raise StreamdpError(
+                    f"time point {entry.time_point} was published by another copy of this journal, which ends with "
+                    f"{self._journal.last_time_point}: this one is an old copy, or both went on from the same one. "
+                    f"{ADVICE}"
+                )
+
+    # Owning
+
+    def claim(self) -> None:
+        """Makes the journal the owner of its input, and holds it against a second daemon until closed."""
         # Before fencing anybody: a daemon that was started by mistake must not stop the right one.
-        _require_free(registry, claims, owner)
-    held: list[Writer] = []
-    try:
-        held += [registry.writer(claim.identity) for claim in claims]
-        others = _owners(registry) if take_over else _require_free(registry, claims, owner)
-        for claim, writer in zip(claims, held, strict=True):
-            other = others.get(claim.key, {})
-            if take_over and "writer" in other:
-                target.writer(other["writer"]).close()
-            mine = {"journal_id": owner.journal_id, "writer": publishing_identity(owner.input_identity)}
-            if other != mine:
-                writer.append([Message(OWNERS, json.dumps({"format": 1, **mine}).encode(), key=claim.key)])
-    except BaseException:
-        for writer in held:
-            writer.close()
-        raise
-    return held
+        self.require_ours()
+        self._hold()
+        self.require_ours()
+        owned = newest(self._claimed_at, OWNERS, self._keys)
+        for key, writer in zip(self._keys, self._held, strict=True):
+            if key not in owned:
+                writer.append([self._message(key)])
+
+    def take_over(self) -> None:
+        """Ends the writing of whoever owns the input. Its entries stay until `record` writes others."""
+        self._hold()
+        for writer in {entry.writer for entry in self.entries()}:
+            self._target.writer(writer).close()
+
+    def record(self) -> None:
+        """Says of the input that it is this journal's, as it stands now."""
+        commit, time_point = self._journal.last_commit(), self._journal.last_time_point
+        for place in self._places:
+            writer = place.writer(self.identity)
+            try:
+                writer.append([self._message(key, time_point, commit) for key in self._keys])
+            finally:
+                writer.close()
+
+    def messages(self, last: StoredMessage) -> list[Message]:
+        """What a publication that ends with this message says in the register."""
+        commit = self._journal.commit_of(last.sequence)
+        return [self._message(key, last.time_point, commit) for key in self._keys]
+
+    def close(self) -> None:
+        while self._held:
+            self._held.pop().close()
+
+    def _hold(self) -> None:
+        try:
+            for key in self._keys:
+                self._held.append(self._claimed_at.writer("streamdp-reader-" + _digest(key.decode())))
+        except BaseException:
+            self.close()
+            raise
+
+    def _message(self, key: bytes, time_point: int = 0, commit: Commit | None = None) -> Message:
+        fields = {"format": FORMAT, "journal_id": self._journal.identity.journal_id, "writer": self.identity}
+        if commit is not None:
+            fields |= {"time_point": time_point, "commit": commit.number, "digest": commit.digest}
+        return Message(OWNERS, json.dumps(fields).encode(), key=key)
 
 
-def other_owners(source: Transport, target: Transport, config: StreamConfig, owner: Identity) -> set[str]:
-    """The ids of the journals, other than `owner`, that the input topics belong to."""
-    registry, claims = _claims(source, target, config)
-    owners = _owners(registry)
-    return {owners.get(claim.key, {}).get("journal_id", owner.journal_id) for claim in claims} - {owner.journal_id}
+def _key(source: Transport, topic: str) -> bytes:
+    """Names the topic among those of every log and cluster; one made anew is another."""
+    return json.dumps([source.cluster_id(), topic, source.topic_id(topic)]).encode()
 
 
-def _claims(source: Transport, target: Transport, config: StreamConfig) -> tuple[Transport, list[_Claim]]:
-    """Where owners are remembered, and the entries of this stream's input."""
-    on_kafka = config.input.kafka is not None
-    registry = target if on_kafka else source
-    registry.ensure_topics([TopicSpec(OWNERS, cleanup="compact")])
-    return registry, [_claim(source, topic, on_kafka) for topic in sorted(config.input.topics)]
-
-
-def _claim(source: Transport, topic: str, on_kafka: bool) -> _Claim:
-    if not on_kafka:
-        return _Claim(topic, topic.encode(), f"reader-of-{topic}")
-    key = json.dumps([source.cluster_id(), topic, source.topic_id(topic)])
-    return _Claim(topic, key.encode(), "streamdp-reader-" + _digest(key))
-
-
-def _owners(registry: Transport) -> dict[bytes | None, dict[str, str]]:
-    entries = {message.key: json.loads(message.value or b"{}") for message in tail(registry, OWNERS, MOST_OWNERS)}
-    return {
-        key: {name: value for name, value in entry.items() if name in ("journal_id", "writer")}
-        for key, entry in entries.items()
-    }
-
-
-def _require_free(registry: Transport, claims: list[_Claim], owner: Identity) -> dict[bytes | None, dict[str, str]]:
-    owners = _owners(registry)
-    for claim in claims:
-        journal_id = owners.get(claim.key, {}).get("journal_id", owner.journal_id)
-        if journal_id != owner.journal_id:
-            raise StreamdpError(
-                f"the input topic {claim.topic!r} belongs to another journal, {journal_id[:12]}: a second ledger over "
-                "the same data would spend its budget twice. Give that journal's path in [journal], or, if it is lost, "
-                "`streamdp journal write-off`"
-            )
-    return owners
+def _entry(topic: str, fields: dict[str, Any]) -> Entry:
+    if fields.get("format") != FORMAT:
+        raise StreamdpError(
+            f"the topic {OWNERS!r} holds an entry of format {fields.get('format')} for the input topic {topic!r}; this "
+            f"version reads {FORMAT}. Use the streamdp that wrote it"
+        )
+    commit = Commit(fields["commit"], fields["digest"]) if "commit" in fields else None
+    return Entry(topic, fields["journal_id"], fields["writer"], fields.get("time_point", 0), commit)
 
 
 def _digest(text: str) -> str:

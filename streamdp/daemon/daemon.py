@@ -291,7 +291,7 @@ class Daemon:
             _, time_points = self._due.popleft()
             stored = journal.unpublished(time_points[0], time_points[-1])
             self._observer.queued(stored)
-            publisher.publish(stored)
+            publisher.publish(stored, self._held.owners.messages(stored[-1]) if stored else ())
 
 
 def take_cut(source: Transport, topics: list[str], identity: str) -> Cut:

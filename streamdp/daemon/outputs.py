@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from streamdp import messages
@@ -68,9 +68,31 @@ def tail(transport: Transport, topic: str, count: int = TAIL) -> list[Message]:
         reach *= 4
 
 
+def newest(transport: Transport, topic: str, keys: Collection[bytes]) -> dict[bytes, Message]:
+    """The newest message of each key that has one, in a topic with one partition.
+
+    Reads back from the end only until all are found: a register that many write grows between two compactions.
+    """
+    partition = TopicPartition(topic, 0)
+    begin = transport.begin_offsets([topic])[partition]
+    end = transport.end_offsets([topic])[partition]
+    found: dict[bytes, Message] = {}
+    reach = 64
+    while begin < end and len(found) < len(keys):
+        start = max(begin, end - reach)
+        reader = transport.reader({partition: start})
+        try:
+            chunk = {message.key: message for message in _messages(reader, partition, end) if message.key in keys}
+        finally:
+            reader.close()
+        found = {key: message for key, message in chunk.items() if key is not None} | found
+        end, reach = start, 4 * reach
+    return found
+
+
 def _messages(reader: Reader, partition: TopicPartition, end: int) -> Iterator[Message]:
     while reader.positions()[partition] < end:
-        for polled in reader.poll(timeout=1.0):
+        for polled in reader.poll(timeout=1.0, until={partition: end}):
             batch = polled.before(end)
             headers = batch.headers or ((),) * len(batch)
             for key, value, named in zip(batch.keys, batch.values, headers, strict=True):

@@ -94,8 +94,9 @@ class Publisher:
         with self._changed:
             return not self._waiting
 
-    def publish(self, stored: Sequence[StoredMessage]) -> None:
-        """Queues what the journal holds of one point, or of a run of missed ones: one transaction.
+    def publish(self, stored: Sequence[StoredMessage], register: Sequence[Message] = ()) -> None:
+        """Queues what the journal holds of one point, or of a run of missed ones, and its entries for the register of
+        owners: one transaction.
 
         What is queued already, as results after the horizon's end may be, is left out.
         """
@@ -103,7 +104,8 @@ class Publisher:
         if fresh:
             self._last_sequence = fresh[-1].sequence
             sequences = tuple(message.sequence for message in fresh)
-            self._put(_Publication([message.message for message in fresh], fresh[-1].time_point, sequences))
+            leaving = [*(message.message for message in fresh), *register]
+            self._put(_Publication(leaving, fresh[-1].time_point, sequences))
 
     def append(self, messages: Sequence[Message]) -> list[tuple[TopicPartition, int]]:
         """Queues dead letters. Where they will go is not known yet."""

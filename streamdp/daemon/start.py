@@ -12,8 +12,9 @@ from typing import Any
 
 from streamdp import messages
 from streamdp.config import StreamConfig
+from streamdp.config.may_change import MAY_SHORTEN, promised
 from streamdp.daemon import steps
-from streamdp.daemon.claims import claim_input, publishing_identity
+from streamdp.daemon.claims import ADVICE, Owners
 from streamdp.daemon.outputs import Head, output_topics, read_head, rows_topics, tail
 from streamdp.daemon.publisher import Publisher
 from streamdp.daemon.schedule import Cut, Schedule, now_ms
@@ -36,7 +37,7 @@ class Started:
 
     journal: Journal
     publisher: Publisher
-    claims: list[Writer]
+    owners: Owners
     dead_letters: DeadLetters
     pipeline: Pipeline
     reader: Reader
@@ -48,8 +49,7 @@ class Started:
         self.reader.close()
         self.dead_letters.close()
         self.publisher.close()
-        for claim in self.claims:
-            claim.close()
+        self.owners.close()
         self.journal.close()
 
 
@@ -67,15 +67,17 @@ def terms_of(config: StreamConfig) -> Terms:
     return Terms.w_event(config.epsilon, config.window, config.records_per_user, user, config.levels)
 
 
-def open_journal(config: StreamConfig, source: Transport) -> Journal:
-    """The stream's journal under its writer lock, with every histogram's share reserved."""
+def open_journal(config: StreamConfig, source: Transport, target: Transport) -> Journal:
+    """The stream's journal under its writer lock, with every histogram's share reserved; refused when a setting changed
+    that may not."""
     config.journal_path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     journal = Journal.create_or_open(
         config.journal_path,
-        stream=config.name,
         input_identity=input_identity(source, config.input.topics),
-        domain_fingerprint=config.build_domain().fingerprint,
+        output_identity=target.cluster_id(),
         terms=terms_of(config),
+        settings=promised(config),
+        may_shorten=MAY_SHORTEN,
         step=lambda name: steps.reach("journal." + name.replace(":", ".")),
     )
     try:
@@ -104,8 +106,9 @@ def start(
             'time.clock: "event" lets the data close time points, which has no guarantee; it is for `streamdp replay`. '
             'Give "wall" to run a daemon'
         )
-    journal = open_journal(config, source)
-    held: list[Writer] = []
+    journal = open_journal(config, source, target)
+    owners: Owners | None = None
+    writer: Writer | None = None
     dead_letters: DeadLetters | None = None
     try:
         steps.reach("start.locked")
@@ -113,31 +116,33 @@ def start(
         target.ensure_topics(output_topics(topics))
         # Also before fencing anybody: a daemon that was started by mistake must not stop the right one.
         check_head(journal, read_head(target, topics))
-        held += claim_input(source, target, config, journal.identity)
-        identity = publishing_identity(journal.identity.input_identity)
-        held.append(target.writer(identity))
+        owners = Owners(source, target, config, journal)
+        owners.claim()
+        writer = target.writer(owners.identity)
         steps.reach("start.fenced")
+        owners.require_ours()
         head = check_outputs(journal, target, topics)
         steps.reach("start.outputs_read")
-        publish_owed(journal, held[-1], head, target, topics, _last_due(config, journal))
+        publish_owed(journal, writer, owners, head, target, topics, _last_due(config, journal))
         steps.reach("start.republished")
-        dead_letters = open_dead_letters(config, target, held[-1])
+        dead_letters = open_dead_letters(config, target, writer)
         pipeline, reader, schedule = recover(config, journal, source, dead_letters, accept_gap, noise)
         since = now_ms()
         not_due = journal.unpublished_points()
         last_out = not_due[0] - 1 if not_due else journal.last_time_point
-        publisher = Publisher(target, topics, identity, held.pop(), last_out, observer)
+        publisher = Publisher(target, topics, owners.identity, writer, last_out, observer)
         if isinstance(dead_letters, DeadLetterTopic):
             dead_letters.use(publisher)
         steps.reach("start.recovered")
     except BaseException:
         if dead_letters is not None:
             dead_letters.close()
-        for writer in held:
-            writer.close()
+        for held in (writer, owners):
+            if held is not None:
+                held.close()
         journal.close()
         raise
-    return Started(journal, publisher, held, dead_letters, pipeline, reader, schedule, since)
+    return Started(journal, publisher, owners, dead_letters, pipeline, reader, schedule, since)
 
 
 def open_dead_letters(config: StreamConfig, target: Transport, writer: Writer) -> DeadLetters:
@@ -153,11 +158,6 @@ def open_dead_letters(config: StreamConfig, target: Transport, writer: Writer) -
 
 OWED_BYTES = 1 << 20
 """How much of what is owed leaves in one transaction, about."""
-
-ADVICE = (
-    "Restore the newest copy of the journal; if it is lost, `streamdp journal write-off CONFIG` gives up what was "
-    "published meanwhile and its budget"
-)
 
 
 def check_head(journal: Journal, head: Head | None) -> None:
@@ -213,7 +213,13 @@ def _last_due(config: StreamConfig, journal: Journal) -> int:
 
 
 def publish_owed(
-    journal: Journal, writer: Writer, head: Head | None, target: Transport, topics: Topics, last_due: int
+    journal: Journal,
+    writer: Writer,
+    owners: Owners,
+    head: Head | None,
+    target: Transport,
+    topics: Topics,
+    last_due: int,
 ) -> None:
     """Publishes, in order, what is stored, due and absent; marks what is there already.
 
@@ -235,7 +241,7 @@ def publish_owed(
         # Many points are owed after an outage: together they leave faster, and in their order all the same.
         if time_point == owed[-1] or sum(len(message.value or b"") for message in waiting) > OWED_BYTES:
             if waiting:
-                writer.append(waiting)
+                writer.append([*waiting, *owners.messages(stored[-1])])
             journal.mark_published(sequences)
             waiting, sequences = [], []
 
@@ -269,11 +275,6 @@ def recover(
             f"ends with {last}: the journal is an old copy or another's. Restore the newest one, or `streamdp journal "
             "write-off CONFIG`"
         )
-    if opening is not None and opening.length != config.time.length_ms:
-        raise ConfigurationError(
-            f"time.length: this stream's time points are {opening.length} ms long, and the guarantee counts in them; "
-            "put the old length back"
-        )
     if checkpoint is not None and checkpoint.cut["journal_id"] != journal.identity.journal_id:
         raise StreamdpError(
             f"the checkpoints in {config.checkpoint_path} were taken under another journal. Move them away: recovery "
@@ -289,6 +290,7 @@ def recover(
         population=None if checkpoint is None else checkpoint.population,
         last_point=last,
         states=journal.engine_state(),
+        settings=journal.setting_changes(),
         last_releases={name: release for name, release in releases.items() if release is not None},
         source=noise,
         jobs=Jobs(

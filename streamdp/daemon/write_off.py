@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from streamdp.config import StreamConfig
-from streamdp.daemon.claims import claim_input, other_owners
+from streamdp.daemon.claims import Entry, Owners
 from streamdp.daemon.outputs import Head, output_topics, read_head
 from streamdp.daemon.schedule import Schedule, now_ms
 from streamdp.daemon.start import holds_unknown_results, open_journal
@@ -27,15 +27,17 @@ class WriteOff:
     target: Transport
     head: Head | None
     checkpoints: list[Path]
-    owners: set[str]
-    """Other journals that the input belongs to."""
+    owners: Owners
+    entries: list[Entry]
+    """What the register says of the input."""
     now: int
 
     @property
     def until(self) -> int:
         """The last point that anybody may have published or asked."""
         published = 0 if self.head is None else self.head.time_point
-        known = max(published, self._stored, self.journal.last_time_point)
+        registered = max((entry.time_point for entry in self.entries if self._is_copy(entry)), default=0)
+        known = max(published, registered, self._stored, self.journal.last_time_point)
         if not self._was_asked_elsewhere:
             return known
         today = self._schedule().point_at(self.now)
@@ -49,7 +51,12 @@ class WriteOff:
     @property
     def _was_asked_elsewhere(self) -> bool:
         """Whether the input belongs to a journal whose outputs are not these, so that they tell nothing of it."""
-        return bool(self.owners - ({self.head.journal_id} if self.head is not None else set()))
+        seen = None if self.head is None else self.head.journal_id
+        return any(not self._is_copy(entry) and entry.journal_id != seen for entry in self.entries)
+
+    def _is_copy(self, entry: Entry) -> bool:
+        """Whether a copy of this journal wrote the entry, so that it counts the same time points."""
+        return entry.journal_id == self.journal.identity.journal_id
 
     def _schedule(self) -> Schedule:
         """The journal's time points; those of the outputs where it has none; or the newest checkpoint's is now."""
@@ -63,7 +70,7 @@ class WriteOff:
 
     @property
     def needed(self) -> bool:
-        if self._was_asked_elsewhere:
+        if not all(map(self.owners.is_ours, self.entries)):
             return True
         foreign = self.head is not None and self.head.journal_id != self.journal.identity.journal_id
         known = max(self.journal.last_time_point, self.journal.written_off_until())
@@ -95,18 +102,19 @@ class WriteOff:
         )
 
     def carry_out(self, reason: str) -> None:
-        """Makes this journal the owner of the input, which ends any other's writing, and writes off."""
-        if self._was_asked_elsewhere:
-            # Only the other's claim tells of it: a crash between taking that over and writing off would lose it.
-            self._write_off(reason)
-        claims = claim_input(self.source, self.target, self.config, self.journal.identity, take_over=True)
+        """Ends any other's writing, writes off, and makes this journal the owner of the input.
+
+        In this order: until the journal holds the write-off, only the register and the outputs tell what it is about.
+        """
+        self.owners.take_over()
         try:
             self.head = read_head(self.target, Topics.of(self.config.output_prefix))
+            self.entries = self.owners.entries()
             self.now = now_ms()
             self._write_off(reason)
+            self.owners.record()
         finally:
-            for claim in claims:
-                claim.close()
+            self.owners.close()
 
     def _write_off(self, reason: str) -> None:
         until = self.until
@@ -123,12 +131,13 @@ class WriteOff:
 @contextmanager
 def plan_write_off(config: StreamConfig, source: Transport, target: Transport) -> Iterator[WriteOff]:
     """Looks at journal, outputs and checkpoints; holds the journal's lock meanwhile."""
-    journal = open_journal(config, source)
+    journal = open_journal(config, source, target)
     try:
         topics = Topics.of(config.output_prefix)
         target.ensure_topics(output_topics(topics))
         checkpoints = sorted(config.checkpoint_path.glob("checkpoint-*.columns"))
-        owners = other_owners(source, target, config, journal.identity)
-        yield WriteOff(config, journal, source, target, read_head(target, topics), checkpoints, owners, now_ms())
+        owners = Owners(source, target, config, journal)
+        head = read_head(target, topics)
+        yield WriteOff(config, journal, source, target, head, checkpoints, owners, owners.entries(), now_ms())
     finally:
         journal.close()

@@ -37,7 +37,10 @@ class StoreRelease:
 
 @dataclass(frozen=True, slots=True)
 class SaveState:
-    """A strategy's state after the point, secrets (the threshold noise) included."""
+    """A strategy's state after the point, secrets (the threshold noise) included, with what subscribers hold.
+
+    That is its `release_id`: of a release or of a forecast.
+    """
 
     histogram: str
     state: dict[str, Any]

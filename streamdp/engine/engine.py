@@ -9,7 +9,7 @@ and `skip`, which looks at no data, for every other one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Protocol
@@ -61,10 +61,9 @@ class Plan:
 class Engine:
     """One decision per histogram per closed point, and one message: a release, a forecast or a repeat.
 
-    `last_point` is the last point already done, `release_ids` the last release of each histogram, both as the journal
-    knows them; what was foreseen since, the strategies know. Before `resumes_at` (None: never again) the budget is the
-    operator's loss, written off: points are repeated without a look at the data. `jobs` decides on jobs; a replay has
-    none.
+    `last_point` is the last point already done, `release_ids` what subscribers hold of each histogram (a release or a
+    forecast), both as the journal knows them. Before `resumes_at` (None: never again) the budget is the operator's
+    loss, written off: points are repeated without a look at the data. `jobs` decides on jobs; a replay has none.
     """
 
     def __init__(
@@ -78,7 +77,7 @@ class Engine:
         horizon: int | None = None,
         checkpoint_every: int = 100,
         last_point: int = 0,
-        release_ids: dict[str, str] | None = None,
+        release_ids: Mapping[str, str | None] | None = None,
         resumes_at: int | None = 1,
         jobs: Jobs | None = None,
     ) -> None:
@@ -93,9 +92,6 @@ class Engine:
         self._resumes_at = resumes_at
         self._jobs = jobs
         self._release_ids: dict[str, str | None] = {plan.name: (release_ids or {}).get(plan.name) for plan in plans}
-        for plan in plans:
-            if plan.strategy.foreseen_at is not None:
-                self._release_ids[plan.name] = self._release_id(plan, plan.strategy.foreseen_at)
         self._counts: dict[str, NDArray[np.int64]] = {
             plan.name: np.zeros(plan.view.cells, dtype=np.int64) for plan in plans
         }
@@ -155,12 +151,17 @@ class Engine:
         actions: list[Action] = [
             Charge(event.time_point, plan.name, epsilon, purpose) for epsilon, purpose in decision.charges
         ]
-        actions.append(SaveState(plan.name, plan.strategy.state()))
+        is_new = decision.fresh or decision.foreseen
+        if is_new:
+            self._release_ids[plan.name] = f"{self.journal_id[:12]}.{plan.name}.{event.time_point}"
+        release_id = self._release_ids[plan.name]
+        # With its id, because a strategy counts its own points, which need not begin with the stream's.
+        actions.append(SaveState(plan.name, {**plan.strategy.state(), "release_id": release_id}))
         header = self._header(plan, event, decision, reason)
-        if not decision.fresh and not decision.foreseen:
-            header = {"kind": "repeat", **header, "release_id": self._release_ids[plan.name]}
+        if not is_new:
+            header = {"kind": "repeat", **header, "release_id": release_id}
             return [*actions, self._publish(event, self.topics.releases, plan.name, messages.encode(header))]
-        release_id = self._release_ids[plan.name] = self._release_id(plan, event.time_point)
+        assert release_id is not None  # it was just made
         assert decision.counts is not None  # a fresh decision has counts, and so has a foreseen one
         if decision.fresh:
             # What is foreseen is no release: it follows from the last one, which the journal goes on holding.
@@ -174,9 +175,6 @@ class Engine:
             for number, part in enumerate(parts, start=1)
         ]
         return actions
-
-    def _release_id(self, plan: Plan, time_point: int) -> str:
-        return f"{self.journal_id[:12]}.{plan.name}.{time_point}"
 
     def _header(self, plan: Plan, event: PointClosed, decision: Decision, reason: str) -> dict[str, Any]:
         spent = sum((epsilon for epsilon, _ in decision.charges), Fraction(0))

@@ -2,6 +2,7 @@
 
 from streamdp.journal.backup import backup
 from streamdp.journal.contents import (
+    Commit,
     Cut,
     Identity,
     JobsCommit,
@@ -19,6 +20,7 @@ from streamdp.journal.reader import JournalReader
 from streamdp.journal.verify import verify
 
 __all__ = [
+    "Commit",
     "Cut",
     "Identity",
     "JobsCommit",

@@ -20,13 +20,23 @@ Counts = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Whose journal it is. The ledger belongs to the input data, so a journal serves one input for ever."""
+    """Whose journal it is. The ledger belongs to the input data, so a journal serves one input for ever.
+
+    It serves one output too, because the register there tells an old copy from the newest.
+    """
 
     journal_id: str
-    stream: str
     input_identity: str
-    domain_fingerprint: str
+    output_identity: str
     created_ts: int
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """A link of the chain: two journals that agree in it agree in everything up to it."""
+
+    number: int
+    digest: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +129,10 @@ class StoredMessage:
     time_point: int
     message: Message = field(repr=False)
     sha256: bytes
+
+
+def counts_digest(counts: Counts) -> bytes:
+    return hashlib.sha256(counts.astype("<i8", copy=False).tobytes()).digest()
 
 
 def message_digest(message: Message) -> bytes:

@@ -13,12 +13,12 @@ import os
 import sqlite3
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from streamdp.journal import schema
+from streamdp.journal import chain, schema
 from streamdp.journal.contents import JobsCommit, Opening, PointCommit
 from streamdp.journal.errors import JournalError, JournalMismatch, clear_errors
 from streamdp.journal.lock import WriterLock
@@ -48,10 +48,16 @@ class Journal(JournalReader):
     """
 
     def __init__(
-        self, path: Path, connection: sqlite3.Connection, lock: WriterLock, step: Callable[[str], None] | None
+        self,
+        path: Path,
+        connection: sqlite3.Connection,
+        lock: WriterLock,
+        step: Callable[[str], None] | None,
+        source: NoiseSource,
     ) -> None:
         super().__init__(path, connection)
         self._lock = lock
+        self._source = source
         self._step = step or (lambda name: None)
         self._file = _file_of(path)
         self._failed = False
@@ -63,18 +69,21 @@ class Journal(JournalReader):
         cls,
         path: str | Path,
         *,
-        stream: str,
         input_identity: str,
-        domain_fingerprint: str,
+        output_identity: str,
         terms: Terms,
+        settings: Mapping[str, Any],
+        may_shorten: Collection[str] = (),
         source: NoiseSource | None = None,
         step: Callable[[str], None] | None = None,
     ) -> Journal:
         """Open the journal at `path`, or begin one; its folder exists.
 
         `input_identity` names the input data as its transport does (cluster and topics), because the ledger belongs to
-        the data. `step` is told the names of the steps of a commit, for crash tests. Raises JournalLocked,
-        JournalMismatch, TermsChanged, JournalCorrupted or JournalError, each of which says what to do.
+        the data; `output_identity` the log or cluster that releases go to. `settings` (JSON values by name) do not
+        change, but those in `may_shorten` may become smaller numbers, from the next point on; None is the largest.
+        `step` is told the names of the steps of a commit, for crash tests. Raises JournalLocked, JournalMismatch,
+        JournalCorrupted or JournalError, each of which says what to do.
         """
         resolved = Path(path).resolve()
         lock = WriterLock(resolved)
@@ -86,16 +95,17 @@ class Journal(JournalReader):
                 if schema.is_empty(connection):
                     _begin(
                         connection,
-                        stream=stream,
                         input_identity=input_identity,
-                        domain_fingerprint=domain_fingerprint,
-                        with_levels=bool(terms.levels),
+                        output_identity=output_identity,
                         terms=json.dumps(terms.state()),
                         digest_key=(source or SystemSource()).random_bytes(_DIGEST_KEY_BYTES),
                     )
                 schema.require_readable(connection, resolved)
-            journal = cls(resolved, connection, lock, step)
-            journal._require_ours(stream, input_identity, domain_fingerprint, terms)
+            journal = cls(resolved, connection, lock, step, source or SystemSource())
+            journal._require_ours(input_identity, output_identity)
+            journal._keep_settings(settings, may_shorten)
+            if journal.ledger.terms != terms:
+                raise JournalMismatch(f"journal {resolved} was begun under other terms. Restore the settings of then")
             return journal
         except BaseException:
             if connection is not None:
@@ -249,6 +259,7 @@ class Journal(JournalReader):
             self._connection.execute("BEGIN IMMEDIATE")
             try:
                 yield self._connection
+                chain.extend(self, self._connection, self._source.random_bytes(chain.SALT_BYTES))
                 self._step(f"{name}:written")
             except Exception as error:
                 if self._connection.in_transaction:  # SQLite rolls back by itself when the disk is full
@@ -267,24 +278,45 @@ class Journal(JournalReader):
         self._failed = True
         raise JournalError(f"journal {self.path} was moved, deleted or replaced while in use. Put it back and restart")
 
-    def _require_ours(self, stream: str, input_identity: str, domain_fingerprint: str, terms: Terms) -> None:
+    def _require_ours(self, input_identity: str, output_identity: str) -> None:
         found = self.identity
         if found.input_identity != input_identity:
             raise JournalMismatch(
                 f"journal {self.path} belongs to the input {found.input_identity!r}, not {input_identity!r}. "
                 "A ledger belongs to its data: give that input, or the path of this input's own journal"
             )
-        if found.stream != stream:
+        if found.output_identity != output_identity:
             raise JournalMismatch(
-                f"journal {self.path} belongs to the stream {found.stream!r}, not {stream!r}. Keep the stream's name, "
-                "or give the path of this stream's own journal"
+                f"journal {self.path} publishes to the log or cluster {found.output_identity!r}, not "
+                f"{output_identity!r}. Only that one tells whether this is the newest copy of the journal: put the old "
+                "output back"
             )
-        if found.domain_fingerprint != domain_fingerprint:
-            raise JournalMismatch(
-                f"journal {self.path} was begun with another domain. Restore the attributes, values and edges it was "
-                "begun with; the domain is public and fixed"
-            )
-        self.ledger.terms.require_same(terms)
+
+    def _keep_settings(self, asked: Mapping[str, Any], may_shorten: Collection[str]) -> None:
+        """Refuses what may not change, and remembers what is new."""
+        held = self.settings(max(1, self._last))
+        for name, value in asked.items():
+            if name not in held or value == held[name]:
+                continue
+            if name not in may_shorten:
+                other = "a histogram of another name" if name.startswith("histogram.") else "other input data"
+                raise JournalMismatch(
+                    f"{name} is {json.dumps(held[name])} and does not change under a ledger; found "
+                    f"{json.dumps(value)}. Put the old value back; another one needs {other}"
+                )
+            if value is None or (held[name] is not None and value > held[name]):
+                raise JournalMismatch(
+                    f"{name} is {json.dumps(held[name])} and may only become shorter under a ledger; found "
+                    f"{json.dumps(value)}. Put the old value back, or give a smaller one"
+                )
+        newest = self.settings(self._last + 1)
+        fresh = [(name, value) for name, value in asked.items() if name not in newest or newest[name] != value]
+        if fresh:
+            with self._transaction("settings") as connection:
+                connection.executemany(
+                    "INSERT INTO settings (name, value, since) VALUES (?, ?, ?)",
+                    ((name, json.dumps(value), self._last + 1) for name, value in fresh),
+                )
 
 
 def _file_of(path: Path) -> tuple[int, int]:
@@ -323,10 +355,10 @@ def _connect(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def _begin(connection: sqlite3.Connection, *, with_levels: bool, **meta: Any) -> None:
+def _begin(connection: sqlite3.Connection, **meta: Any) -> None:
     meta |= {"journal_id": uuid.uuid4().hex, "created_ts": time.time_ns() // 1_000_000}
     connection.execute("BEGIN IMMEDIATE")
-    schema.create(connection, with_levels=with_levels)
+    schema.create(connection)
     connection.executemany("INSERT INTO meta VALUES (?, ?)", meta.items())
     connection.execute("COMMIT")
 

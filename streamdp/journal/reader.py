@@ -7,7 +7,6 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from fractions import Fraction
-from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -19,6 +18,7 @@ import zstandard
 from streamdp.job import Job
 from streamdp.journal import schema
 from streamdp.journal.contents import (
+    Commit,
     Counts,
     Cut,
     Identity,
@@ -90,6 +90,32 @@ class JournalReader:
         """The secret under which users' keys are kept as digests."""
         return bytes(self._meta()["digest_key"])
 
+    def settings(self, time_point: int) -> dict[str, Any]:
+        """What was promised, by the name of the setting, as it holds at the time point."""
+        return {name: value for since, name, value in self.setting_changes() if since <= time_point}
+
+    def setting_changes(self) -> list[tuple[int, str, Any]]:
+        """From which time point which setting has had which value, in order."""
+        held = self.rows("SELECT since, name, value FROM settings ORDER BY id")
+        return [(since, name, json.loads(value)) for since, name, value in held]
+
+    # The chain of commits
+
+    def commit_of(self, sequence: int) -> Commit:
+        """The commit that stored the message."""
+        query = "SELECT number, digest FROM commits WHERE messages >= ? ORDER BY messages, number LIMIT 1"
+        ((number, digest),) = self.rows(query, sequence)
+        return Commit(number, digest.hex())
+
+    def last_commit(self) -> Commit:
+        ((number, digest),) = self.rows("SELECT number, digest FROM commits ORDER BY number DESC LIMIT 1")
+        return Commit(number, digest.hex())
+
+    def contains(self, commit: Commit) -> bool:
+        """Whether the commit is one of this journal's; it is not in an older copy, nor in one that went another way."""
+        found = self.rows("SELECT digest FROM commits WHERE number = ?", commit.number)
+        return bool(found) and found[0][0].hex() == commit.digest
+
     # Ledger
 
     def read_ledger(self, *, whole: bool = False) -> Ledger:
@@ -114,7 +140,7 @@ class JournalReader:
             (
                 Charge(time_point, owner, as_fraction(epsilon), purpose, bool(counted), _amounts(amounts))
                 for time_point, owner, epsilon, purpose, counted, amounts in self.rows(
-                    f"SELECT time_point, owner, epsilon, purpose, counted, {self._amounts_column} FROM charges"
+                    "SELECT time_point, owner, epsilon, purpose, counted, amounts FROM charges"
                     " WHERE time_point > ? ORDER BY id",
                     settled_before - terms.points,
                 )
@@ -125,8 +151,6 @@ class JournalReader:
 
     def preferences(self) -> LevelTable:
         """The lowest level that each user's preference ever had; empty when the stream has no levels."""
-        if not self.has_levels:
-            return LevelTable.empty()
         rows = self.rows("SELECT user, level FROM preferences")
         users = np.frombuffer(b"".join(user for user, _ in rows), "<u8").reshape(-1, 2).astype(np.uint64)
         return LevelTable.of_entries(users, np.array([level for _, level in rows], np.uint8))
@@ -216,17 +240,17 @@ class JournalReader:
 
     def jobs(self) -> list[Job]:
         """Every job and refused request, in the order they were decided on, without results."""
-        return [_job(row) for row in self.rows(f"SELECT {self._job_columns}, NULL FROM jobs ORDER BY number")]
+        return [_job(row) for row in self.rows(f"SELECT {_JOB_COLUMNS}, NULL FROM jobs ORDER BY number")]
 
     def job(self, job_id: str) -> Job | None:
         """The job of that id, or the newest refused request with it; without its result."""
         newest = "WHERE id = ? ORDER BY state = 'refused', number DESC LIMIT 1"
-        rows = self.rows(f"SELECT {self._job_columns}, NULL FROM jobs {newest}", job_id)
+        rows = self.rows(f"SELECT {_JOB_COLUMNS}, NULL FROM jobs {newest}", job_id)
         return _job(rows[0]) if rows else None
 
     def jobs_under_way(self) -> list[Job]:
         """Jobs that are open, or whose outcome was not published yet, with their results."""
-        query = f"SELECT {self._job_columns}, result FROM jobs WHERE published_at IS NULL ORDER BY number"
+        query = f"SELECT {_JOB_COLUMNS}, result FROM jobs WHERE published_at IS NULL ORDER BY number"
         return [_job(row) for row in self.rows(query)]
 
     def job_ids(self) -> set[str]:
@@ -265,20 +289,6 @@ class JournalReader:
 
     # Inside
 
-    @cached_property
-    def has_levels(self) -> bool:
-        """Whether the journal is of the format with levels of privacy."""
-        found: int = self.rows("PRAGMA user_version")[0][0]
-        return found >= schema.FORMAT_WITH_LEVELS
-
-    @property
-    def _amounts_column(self) -> str:
-        return "amounts" if self.has_levels else "NULL"
-
-    @property
-    def _job_columns(self) -> str:
-        return f"{_JOB_COLUMNS}, {self._amounts_column}"
-
     def _meta(self) -> dict[str, Any]:
         return dict(self.rows("SELECT name, value FROM meta"))
 
@@ -286,7 +296,7 @@ class JournalReader:
         return int(self.rows("SELECT coalesce(max(time_point), 0) FROM points")[0][0])
 
 
-_JOB_COLUMNS = "id, kind, epsilon, params, state, time_point, reason, published_at"
+_JOB_COLUMNS = "id, kind, epsilon, params, state, time_point, reason, published_at, amounts"
 MESSAGES = "SELECT sequence, time_point, topic, partition, key, value, timestamp, headers, sha256 FROM messages"
 
 

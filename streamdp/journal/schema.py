@@ -7,16 +7,21 @@ from pathlib import Path
 
 from streamdp.journal.errors import JournalCorrupted, JournalError
 
-FORMAT = 1
-FORMAT_WITH_LEVELS = 2
-"""Of journals with levels of privacy only: whoever does not know them must not read these, and the others stay as they
-were."""
+FORMAT = 3
 
 # Marks the file as ours for file(1) and for us: "sdpj".
 APPLICATION_ID = 0x7364706A
 
 TABLES = """
 CREATE TABLE meta (name TEXT PRIMARY KEY, value ANY NOT NULL) STRICT, WITHOUT ROWID;
+
+-- What was promised, by the name of the setting, and from which time point it holds; the newest row counts.
+CREATE TABLE settings (
+    id INTEGER PRIMARY KEY,
+    name TEXT NOT NULL,
+    value TEXT NOT NULL,  -- JSON
+    since INTEGER NOT NULL
+) STRICT;
 
 CREATE TABLE reservations (owner TEXT NOT NULL PRIMARY KEY, epsilon TEXT NOT NULL, purpose TEXT NOT NULL) STRICT;
 
@@ -26,7 +31,8 @@ CREATE TABLE charges (
     owner TEXT NOT NULL,
     epsilon TEXT NOT NULL,
     purpose TEXT NOT NULL,
-    counted INTEGER NOT NULL  -- 0: the audit trail of a reservation
+    counted INTEGER NOT NULL,  -- 0: the audit trail of a reservation
+    amounts TEXT  -- ["p/q", ...], what each level pays; null when all pay epsilon
 ) STRICT;
 CREATE INDEX charges_by_point ON charges (time_point);
 
@@ -46,6 +52,7 @@ CREATE TABLE releases (
     histogram TEXT NOT NULL,
     time_point INTEGER NOT NULL REFERENCES points (time_point),
     cells INTEGER NOT NULL,
+    sha256 BLOB NOT NULL,  -- of the counts
     counts BLOB  -- int64, little-endian, zstd; only a histogram's newest release keeps them
 ) STRICT;
 CREATE INDEX releases_with_counts ON releases (histogram) WHERE counts IS NOT NULL;
@@ -77,7 +84,8 @@ CREATE TABLE jobs (
     time_point INTEGER,  -- of the snapshot it reads, at which it is charged
     reason TEXT,
     result BLOB,  -- until it is published
-    published_at INTEGER
+    published_at INTEGER,
+    amounts TEXT  -- as that of its charge
 ) STRICT;
 CREATE UNIQUE INDEX jobs_admitted ON jobs (id) WHERE state != 'refused';
 CREATE INDEX jobs_under_way ON jobs (number) WHERE published_at IS NULL;
@@ -89,27 +97,34 @@ CREATE TABLE write_offs (
     reason TEXT NOT NULL,
     ts INTEGER NOT NULL
 ) STRICT;
-"""
-
-
-LEVEL_TABLES = """
--- ["p/q", ...], what each level pays; null when all pay epsilon
-ALTER TABLE charges ADD COLUMN amounts TEXT;
-ALTER TABLE jobs ADD COLUMN amounts TEXT;
 
 -- The lowest level that a user's preference ever had, by digest; in the order of the terms' levels.
 CREATE TABLE preferences (user BLOB PRIMARY KEY, level INTEGER NOT NULL) STRICT, WITHOUT ROWID;
+
+-- See chain.py. A table's column holds its highest id after the commit.
+CREATE TABLE commits (
+    number INTEGER PRIMARY KEY,
+    salt BLOB NOT NULL,
+    digest BLOB NOT NULL,
+    settings INTEGER NOT NULL,
+    reservations INTEGER NOT NULL,
+    charges INTEGER NOT NULL,
+    points INTEGER NOT NULL,
+    releases INTEGER NOT NULL,
+    messages INTEGER NOT NULL,
+    write_offs INTEGER NOT NULL
+) STRICT;
+CREATE INDEX commits_by_message ON commits (messages);
 """
 
 
-def create(connection: sqlite3.Connection, *, with_levels: bool = False) -> None:
+def create(connection: sqlite3.Connection) -> None:
     """Make the tables, inside the caller's transaction."""
-    tables = TABLES + LEVEL_TABLES if with_levels else TABLES
-    for statement in tables.split(";\n"):
+    for statement in TABLES.split(";\n"):
         if statement.strip():
             connection.execute(statement)
     connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-    connection.execute(f"PRAGMA user_version = {FORMAT_WITH_LEVELS if with_levels else FORMAT}")
+    connection.execute(f"PRAGMA user_version = {FORMAT}")
 
 
 def is_empty(connection: sqlite3.Connection) -> bool:
@@ -125,8 +140,7 @@ def require_readable(connection: sqlite3.Connection, path: Path) -> None:
     if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
         raise JournalCorrupted(f"{path} is not a streamdp journal; give the path of one, or of a new file")
     found = connection.execute("PRAGMA user_version").fetchone()[0]
-    if found > FORMAT_WITH_LEVELS:
+    if found != FORMAT:
         raise JournalError(
-            f"journal {path} has format {found}; this version reads up to {FORMAT_WITH_LEVELS}. Use the streamdp that "
-            "wrote it"
+            f"journal {path} has format {found}; this version reads {FORMAT}. Use the streamdp that wrote it"
         )

@@ -12,7 +12,7 @@ import numpy as np
 import zstandard
 
 from streamdp.job import Job
-from streamdp.journal.contents import Cut, PointCommit, Release, message_digest
+from streamdp.journal.contents import Cut, PointCommit, Release, counts_digest, message_digest
 from streamdp.population.levels import LevelTable
 from streamdp.privacy.exact import to_text
 from streamdp.privacy.ledger import Charge
@@ -37,15 +37,9 @@ def store_point(connection: sqlite3.Connection, point: PointCommit) -> None:
 
 def store_charges(connection: sqlite3.Connection, charges: Sequence[Charge]) -> None:
     connection.executemany(
-        "INSERT INTO charges (time_point, owner, epsilon, purpose, counted) VALUES (?, ?, ?, ?, ?)",
-        ((c.time_point, c.owner, to_text(c.epsilon), c.purpose, c.counted) for c in charges),
+        "INSERT INTO charges (time_point, owner, epsilon, purpose, counted, amounts) VALUES (?, ?, ?, ?, ?, ?)",
+        ((c.time_point, c.owner, to_text(c.epsilon), c.purpose, c.counted, _amounts_text(c.amounts)) for c in charges),
     )
-    for c in charges:
-        if c.amounts is not None:
-            connection.execute(
-                "UPDATE charges SET amounts = ? WHERE time_point = ? AND owner = ? AND counted = 1",
-                (_amounts_text(c.amounts), c.time_point, c.owner),
-            )
 
 
 def store_messages(connection: sqlite3.Connection, time_point: int, messages: Sequence[Message]) -> None:
@@ -58,10 +52,10 @@ def store_messages(connection: sqlite3.Connection, time_point: int, messages: Se
 
 def store_jobs(connection: sqlite3.Connection, jobs: Sequence[Job], position: int | None) -> None:
     connection.executemany(
-        "INSERT INTO jobs (id, kind, epsilon, params, state, time_point, reason, result, published_at)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) WHERE state != 'refused' DO UPDATE SET"
+        "INSERT INTO jobs (id, kind, epsilon, params, state, time_point, reason, result, published_at, amounts)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) WHERE state != 'refused' DO UPDATE SET"
         " state = excluded.state, reason = excluded.reason, result = excluded.result,"
-        " published_at = excluded.published_at",
+        " published_at = excluded.published_at, amounts = coalesce(excluded.amounts, amounts)",
         (
             (
                 job.job_id,
@@ -73,16 +67,11 @@ def store_jobs(connection: sqlite3.Connection, jobs: Sequence[Job], position: in
                 job.reason,
                 job.result,
                 job.published_at,
+                _amounts_text(job.amounts),
             )
             for job in jobs
         ),
     )
-    for job in jobs:
-        if job.amounts is not None:
-            connection.execute(
-                "UPDATE jobs SET amounts = ? WHERE id = ? AND state != 'refused'",
-                (_amounts_text(job.amounts), job.job_id),
-            )
     if position is not None:
         connection.execute("INSERT OR REPLACE INTO meta VALUES ('jobs_position', ?)", (position,))
 
@@ -95,8 +84,8 @@ def store_preferences(connection: sqlite3.Connection, table: LevelTable) -> None
     )
 
 
-def _amounts_text(amounts: Sequence[Fraction]) -> str:
-    return json.dumps([to_text(amount) for amount in amounts])
+def _amounts_text(amounts: Sequence[Fraction] | None) -> str | None:
+    return None if amounts is None else json.dumps([to_text(amount) for amount in amounts])
 
 
 def _store_release(connection: sqlite3.Connection, time_point: int, release: Release) -> None:
@@ -105,12 +94,13 @@ def _store_release(connection: sqlite3.Connection, time_point: int, release: Rel
         "UPDATE releases SET counts = NULL WHERE histogram = ? AND counts IS NOT NULL", (release.histogram,)
     )
     connection.execute(
-        "INSERT INTO releases VALUES (?, ?, ?, ?, ?)",
+        "INSERT INTO releases VALUES (?, ?, ?, ?, ?, ?)",
         (
             release.release_id,
             release.histogram,
             time_point,
             counts.size,
+            counts_digest(counts),
             zstandard.ZstdCompressor(level=1).compress(counts.data.cast("B")),
         ),
     )

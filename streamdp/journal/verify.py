@@ -6,7 +6,8 @@ from pathlib import Path
 
 import zstandard
 
-from streamdp.journal.contents import message_digest
+from streamdp.journal import chain
+from streamdp.journal.contents import counts_digest, message_digest
 from streamdp.journal.errors import JournalCorrupted
 from streamdp.journal.reader import JournalReader, decompressed
 
@@ -15,8 +16,8 @@ def verify(path: str | Path) -> list[str]:
     """The problems found, empty when there are none; works beside a running daemon.
 
     Checks the file's pages and access, that time points follow each other, that charges and records fit the ledger's
-    terms in every window of its history, that every release has its entry and every job its one charge, and that
-    stored bytes match their hashes.
+    terms in every window of its history, that every release has its entry and every job its one charge, that stored
+    bytes match their hashes, and that all of it is what the chain of commits says was written.
     Raises JournalError when the file cannot be read as a journal at all.
     """
     problems = _access(Path(path).resolve())  # before opening, which may create files beside it
@@ -34,6 +35,7 @@ def verify(path: str | Path) -> list[str]:
             *_releases(journal),
             *_messages(journal),
             *_jobs(journal),
+            *chain.problems(journal),
         ]
 
 
@@ -69,10 +71,13 @@ def _releases(journal: JournalReader) -> list[str]:
         " WHERE c.time_point = r.time_point AND c.owner = r.histogram AND c.counted = 0)"
     )
     problems = [f"the release of {name!r} at time point {time_point} has no entry" for name, time_point in unpaid]
-    for name, cells, counts in journal.rows("SELECT histogram, cells, counts FROM releases WHERE counts IS NOT NULL"):
+    newest = "SELECT histogram, cells, counts, sha256 FROM releases WHERE counts IS NOT NULL"
+    for name, cells, counts, sha256 in journal.rows(newest):
         try:
-            decompressed(counts, cells)
+            is_whole = counts_digest(decompressed(counts, cells)) == sha256
         except (zstandard.ZstdError, JournalCorrupted):
+            is_whole = False
+        if not is_whole:
             problems.append(f"the counts of the last release of {name!r} are damaged")
     return problems
 
@@ -87,11 +92,10 @@ def _messages(journal: JournalReader) -> list[str]:
 
 
 def _jobs(journal: JournalReader) -> list[str]:
-    same_amounts = " AND c.amounts IS j.amounts" if journal.has_levels else ""
     wrong = journal.rows(
         "SELECT id FROM jobs AS j WHERE state != 'refused' AND (SELECT count(*) FROM charges AS c WHERE"
         " c.owner = 'job:' || j.id AND c.time_point = j.time_point AND c.epsilon = j.epsilon AND c.counted = 1"
-        f"{same_amounts}) != 1"
+        " AND c.amounts IS j.amounts) != 1"
     )
     unknown = journal.rows(
         "SELECT owner FROM charges WHERE counted = 1 AND owner NOT IN"

@@ -6,15 +6,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal
 
-from streamdp.errors import StreamdpError
-from streamdp.privacy.exact import as_fraction, decimal_text, to_text
+from streamdp.privacy.exact import as_fraction, to_text
 from streamdp.privacy.levels import Level, checked_levels, levels_from_state, levels_state
 
 Kind = Literal["finite_horizon", "w_event"]
-
-
-class TermsChanged(StreamdpError):
-    """The terms asked for are not those the ledger was opened with."""
 
 
 def positive(epsilon: Any) -> Fraction:
@@ -67,27 +62,6 @@ class Terms:
     def is_finite(self) -> bool:
         return self.kind == "finite_horizon"
 
-    def require_same(self, asked: Terms) -> None:
-        """Raise TermsChanged when `asked` differs.
-
-        Data that was paid for under these terms stays paid for under them, so other terms would be a new promise about
-        what is already spent.
-        """
-        named = {
-            "kind of guarantee": (self.kind, asked.kind),
-            "epsilon": (decimal_text(self.epsilon_total), decimal_text(asked.epsilon_total)),
-            "horizon or window": (self.points, asked.points),
-            "records per user": (self.records_per_user, asked.records_per_user),
-            "user": (self.user, asked.user),
-            "levels of privacy": (_listed(self.levels), _listed(asked.levels)),
-        }
-        if self != asked:
-            changed = "; ".join(f"{name} is {old}, not {new}" for name, (old, new) in named.items() if old != new)
-            raise TermsChanged(
-                f"the ledger's terms do not change: {changed or 'epsilon differs'}. "
-                "Restore the old values; other terms need other input data and a journal of their own"
-            )
-
     def state(self) -> dict[str, Any]:
         state = {
             "kind": self.kind,
@@ -103,7 +77,3 @@ class Terms:
         epsilon = as_fraction(state["epsilon_total"])
         levels = levels_from_state(state.get("levels", ()))
         return cls(state["kind"], epsilon, state["points"], state["records_per_user"], state["user"], levels)
-
-
-def _listed(levels: tuple[Level, ...]) -> str:
-    return ", ".join(map(str, levels)) or "none"

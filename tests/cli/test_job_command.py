@@ -12,7 +12,7 @@ from streamdp.cli import main
 from streamdp.cli.job import _Waiting
 from streamdp.config import load
 from streamdp.daemon.start import open_journal
-from streamdp.daemon.wiring import open_input
+from streamdp.daemon.wiring import open_input, open_output
 from streamdp.engine import Topics
 from streamdp.job import Job
 from streamdp.journal import PointCommit
@@ -124,13 +124,14 @@ def test_before_the_daemon_ran_there_is_nowhere_to_ask(config, capsys):
 def jobs(config, topics):
     """A journal with a job that runs, one that was refused and one that is done."""
     settings = load(config)
-    source = open_input(settings)
+    source, target = open_input(settings), open_output(settings)
     running = Job("running", "kmeans", Fraction(1, 10), {"n_clusters": 2}, "admitted", time_point=1)
     refused = Job("refused", "kmeans", Fraction(1, 2), {}, "refused", reason="too much", published_at=1)
     failed = replace(running, job_id="failed", state="failed", reason="failed", published_at=1)
-    with open_journal(settings, source) as journal:
+    with open_journal(settings, source, target) as journal:
         charges = [Charge(1, job.owner, job.epsilon, job.kind) for job in (running, failed)]
         journal.commit_point(PointCommit(1, 0, 60_000, {}, charges=charges, jobs=[running, refused, failed]))
+    target.close()
     source.close()
 
 

@@ -304,7 +304,7 @@ class Stream:
         """What recovery rebuilds equals a count of the input by other means."""
         config = self.config
         source, target = open_input(config), open_output(config)
-        journal = open_journal(config, source)
+        journal = open_journal(config, source, target)
         dead_letters = DeadLetterFile(config.dead_letters_path)
         try:
             pipeline, reader, _ = recover(config, journal, source, dead_letters, False, None)

@@ -192,12 +192,12 @@ def test_malformed_messages_in_bulk_change_nothing_but_the_dead_letters(broker, 
 def population(stream: KafkaStream) -> np.ndarray:
     """The counts that recovery comes to."""
     from streamdp.daemon.start import open_journal, recover
-    from streamdp.daemon.wiring import open_input
+    from streamdp.daemon.wiring import open_input, open_output
     from streamdp.ingest.dead_letters import DeadLetterFile
 
     config = stream.config
-    source = open_input(config)
-    journal = open_journal(config, source)
+    source, target = open_input(config), open_output(config)
+    journal = open_journal(config, source, target)
     rejected = DeadLetterFile(stream.directory / "rejected.jsonl")
     try:
         pipeline, reader, _ = recover(config, journal, source, rejected, False, None)
@@ -206,6 +206,7 @@ def population(stream: KafkaStream) -> np.ndarray:
     finally:
         rejected.close()
         journal.close()
+        target.close()
         source.close()
 
 

@@ -7,12 +7,17 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from kafka_broker.broker import PASSWORD, USER
 from kafka_stream import KafkaStream
 from test_refusals import copy_journal, goes_on_with_a_gap, journal_files, refused, restore_journal, streamdp
+
+from streamdp.daemon.start import open_journal
+from streamdp.daemon.wiring import open_input, open_output
+from streamdp.journal import PointCommit
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(200)]
 
@@ -111,6 +116,40 @@ def test_an_old_copy_of_the_journal(stream, tmp_path):
     restore_journal(stream, tmp_path / "copy")
     said = refused(stream)
     assert "old copy" in said
+    assert stream.outputs() == before
+
+
+@pytest.mark.parametrize(
+    ("elsewhere", "said"),
+    [('[output]\nprefix = "two"\n', "output.prefix"), ('[output.log]\npath = "log"\n', "log or cluster")],
+)
+def test_an_old_copy_that_would_publish_elsewhere(stream, tmp_path, elsewhere, said):
+    stream.run_until(points=3)
+    copy_journal(stream, tmp_path / "copy")
+    stream.run_until(points=3)
+    restore_journal(stream, tmp_path / "copy")
+    stream.path.write_text(stream.path.read_text() + elsewhere)
+    assert said in refused(stream)
+
+
+def test_a_fork_of_the_journal_as_high_as_the_one_that_published(stream, tmp_path):
+    stream.run_until(points=3)
+    copy_journal(stream, tmp_path / "copy")
+    stream.run_until(points=3)
+    published = stream.last_published()
+    restore_journal(stream, tmp_path / "copy")
+    config = stream.config
+    with (
+        closing(open_input(config)) as source,
+        closing(open_output(config)) as target,
+        open_journal(config, source, target) as journal,
+    ):
+        points = range(journal.last_time_point + 1, published + 1)
+        journal.commit_points([PointCommit(point, 0, 0, None, status="missed") for point in points])
+    before = stream.outputs()
+    said = refused(stream)
+    assert f"time point {published} was published by another copy" in said
+    assert "write-off" in said
     assert stream.outputs() == before
 
 

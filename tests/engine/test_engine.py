@@ -118,7 +118,8 @@ def test_a_forecast_is_published_but_is_no_release():
     assert published(actions, TOPICS.latest)[0].header == message.header
     # Whoever holds it is told that it stands, by this engine or by the one after a restart.
     plan = engine.plans["wards"]
-    state, last = plan.strategy.state(), plan.strategy.released
+    (state,) = [action.state for action in actions if isinstance(action, SaveState)]
+    last = plan.strategy.released
     restored = restore_strategy("auto", state=state, last=last, epsilon=1, cells=4, horizon=200)
     again = Engine(
         stream="clinic",
@@ -128,7 +129,7 @@ def test_a_forecast_is_published_but_is_no_release():
         topics=TOPICS,
         horizon=200,
         last_point=point,
-        release_ids={"wards": "the release before"},
+        release_ids={"wards": state["release_id"]},
     )
     for each in (engine, again):
         header = published(close(each, point + 1, missed=True), TOPICS.releases)[0].header

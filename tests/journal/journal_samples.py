@@ -14,10 +14,11 @@ from streamdp.privacy.terms import Terms
 from streamdp.transport.base import Message, TopicPartition
 
 SETTINGS: dict[str, Any] = {
-    "stream": "visits",
     "input_identity": "cluster-1/records",
-    "domain_fingerprint": "ab" * 32,
+    "output_identity": "cluster-2",
     "terms": Terms.w_event(1, 10),
+    "settings": {"stream.name": "visits", "time.length": "1s", "time.expire_after": 20},
+    "may_shorten": {"time.expire_after"},
 }
 
 

@@ -117,7 +117,7 @@ def test_steps_are_named_for_crash_tests(path: Path) -> None:
         journal.reserve("ages", "0.5", "p")
         journal.commit_point(fresh_point(1))
         journal.mark_published([1, 2])
-    assert steps == [f"{name}:{at}" for name in ("reserve", "commit", "mark") for at in ("written", "done")]
+    assert steps == [f"{name}:{at}" for name in ("settings", "reserve", "commit", "mark") for at in ("written", "done")]
 
 
 @pytest.mark.parametrize(("at", "kept"), [("commit:written", 1), ("commit:done", 2)])

@@ -1,4 +1,4 @@
-"""A journal with levels of privacy: a format of its own, charges by level, preferences that never rise."""
+"""A journal with levels of privacy: charges by level, preferences that never rise."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import pytest
 from journal_samples import fresh_point, open_journal
 
 from streamdp.job import Job
-from streamdp.journal import JournalReader, verify
+from streamdp.journal import JournalMismatch, JournalReader, verify
 from streamdp.population.levels import LevelTable
 from streamdp.privacy.ledger import BudgetExceeded, Charge
 from streamdp.privacy.levels import Level
-from streamdp.privacy.terms import Terms, TermsChanged
+from streamdp.privacy.terms import Terms
 
 TERMS = Terms.w_event(1, 10, levels=(Level("strict", Fraction(1, 5)), Level("open", Fraction(1))))
 AMOUNTS = (Fraction(1, 50), Fraction(1, 10))
@@ -49,22 +49,11 @@ def test_charges_and_jobs_keep_what_each_level_paid(path) -> None:
     assert verify(path) == ["the job 'a' does not have exactly one charge"]
 
 
-def test_only_journals_with_levels_have_the_new_format(path, tmp_path) -> None:
-    for terms, expected in ((TERMS, 2), (replace(TERMS, levels=()), 1)):
-        place = tmp_path / f"{expected}.journal"
-        open_journal(place, terms=terms).close()
-        with sqlite3.connect(place) as connection:
-            assert connection.execute("PRAGMA user_version").fetchone()[0] == expected
-            tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-        assert ("preferences" in tables) == (expected == 2)
-        connection.close()
-
-
 def test_levels_do_not_come_go_or_change_under_a_journal(path) -> None:
     open_journal(path, terms=TERMS).close()
     other = replace(TERMS, levels=(Level("strict", Fraction(1, 4)), Level("open", Fraction(1))))
     for changed in (other, replace(TERMS, levels=())):
-        with pytest.raises(TermsChanged, match="levels of privacy"):
+        with pytest.raises(JournalMismatch, match="other terms"):
             open_journal(path, terms=changed)
 
 
