@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
-from math import inf, nan
+from math import nan
 from numbers import Complex
 from typing import Any, NamedTuple
 
@@ -41,7 +41,7 @@ def number(value: Any) -> float:
     """The real number that a value is, NaN when it is none.
 
     Truth values are 0 and 1. Text, also as bytes, is the number it spells. A complex number is real when its imaginary
-    part is zero. What is beyond the largest float is infinite.
+    part is zero. A whole number that no float holds is NaN.
     """
     if type(value) is float:
         return value
@@ -54,8 +54,6 @@ def number(value: Any) -> float:
         if isinstance(value, Complex) and not isinstance(value, np.timedelta64):
             return nan if value.imag else float(value.real)
         return float(value) if isinstance(value, Decimal | np.bool_) else nan
-    except OverflowError:
-        return inf if value > 0 else -inf
     except (ArithmeticError, TypeError, ValueError):
         return nan
 

@@ -82,7 +82,7 @@ CATEGORIES = {
     "truths": ["False", "True"],
     "texts": ["a", "b", "c"],
 }
-LABELS = {"integers": [3, 4, 5], "floats": [0.5, 3, 0.1], "truths": [0, 1], "texts": ["a", "b", "c"]}
+LABELS: dict[str, Any] = {"integers": [3, 4, 5], "floats": [0.5, 3, 0.1], "truths": [0, 1], "texts": ["a", "b", "c"]}
 
 
 def objects(values: list[Any]) -> np.ndarray:
@@ -160,7 +160,7 @@ def source() -> InsecureSeededSource:
 
 
 def kmeans(X: Any, y: Any, kind: str) -> Any:
-    model = KMeans(2, 5, ([0, 0], [6, 4]), method="pruned", size=12, source=source()).fit(X)
+    model: Any = KMeans(2, 5, ([0, 0], [6, 4]), method="pruned", size=12, source=source()).fit(X)
     return [model.cluster_centers_.tolist(), model.cluster_sizes_.tolist(), model.synopsis_.counts.tolist()]
 
 

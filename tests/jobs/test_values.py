@@ -39,10 +39,6 @@ from streamdp.jobs.values import category, codes_of, column_of, float_table, flo
         (np.complex64(3), 3.0),
         (Decimal("2.5"), 2.5),
         (Fraction(1, 4), 0.25),
-        (10**400, inf),
-        (-(10**400), -inf),
-        ("9" * 400, inf),
-        (Fraction(-(10**400)), -inf),
         (Decimal("1e999"), inf),
         ("inf", inf),
     ],
@@ -55,6 +51,9 @@ def test_what_is_a_number(value: Any, expected: float) -> None:
     "value",
     [
         None,
+        10**400,
+        -(10**400),
+        Fraction(10**400, 3),
         pd.NA,
         pd.NaT,
         float("nan"),
@@ -173,7 +172,7 @@ def test_text_that_is_no_text_is_no_error() -> None:
 
 def test_rows_of_a_list_are_read_by_place() -> None:
     rows = [[1, 2], (3, "4"), np.array([5.0, 6.0]), [7], [8, 9, 10], None, "ab", {"a": 1}]
-    expected = [[1, 2], [3, 4], [5, 6], [7, np.nan], [8, 9], *[[np.nan, np.nan]] * 3]
+    expected = np.array([[1, 2], [3, 4], [5, 6], [7, np.nan], [8, 9], *[[np.nan, np.nan]] * 3])
     assert np.array_equal(float_table(rows, 2), expected, equal_nan=True)
     ragged = np.empty(len(rows), dtype=object)
     ragged[:] = rows

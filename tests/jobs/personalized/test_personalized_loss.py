@@ -76,8 +76,8 @@ def test_no_row_moves_a_sum_by_more_than_is_paid_whatever_its_bounds(ends: list[
 
 @pytest.mark.parametrize("value", [0, 3, -1e300, 1e300, np.inf, -np.inf, np.nan, 0.5])
 def test_no_row_moves_counts_by_more_than_is_paid(value: float) -> None:
-    ranges = [{0: (0, 1)}, {0: (0, 9)}, {0: (-1e308, 1e308)}]
-    for target in (Histogram([4]), RangeCounts(ranges, {0: (0, 9)})):
+    ranges = RangeCounts([{0: (0, 1)}, {0: (0, 9)}, {0: (-1e308, 1e308)}], {0: (0, 9)})
+    for target in (Histogram([4]), ranges):
         assert loss_of(target, [value]) <= 1
 
 
@@ -114,7 +114,7 @@ def test_however_strict_somebody_is_there_is_an_answer_and_nobody_pays_more(mech
 
 def test_one_strict_user_does_not_silence_the_others() -> None:
     table = [1e-17] + [0.5, 1.0] * 500
-    model = Personalized(Histogram([2]), table, source=InsecureSeededSource(1)).fit(np.zeros((1_001, 1)))
+    model: Any = Personalized(Histogram([2]), table, source=InsecureSeededSource(1)).fit(np.zeros((1_001, 1)))
     assert model.epsilon_spent_[1] == Fraction(1, 2)
     assert abs(model.counts_[0] - 1_001) < 100
 
