@@ -9,63 +9,22 @@ import numpy as np
 import numpy.typing as npt
 import polars
 import pyarrow
-import pyarrow.compute
 
 from streamdp.domain import Attribute, Domain
-from streamdp.domain.attribute import OUTSIDE
 from streamdp.jobs.base import ParameterError
 from streamdp.jobs.copula.sampling import Codes, uniform
+from streamdp.jobs.values import attribute_codes, table_of
 from streamdp.privacy.noise import NoiseSource
 
 
 def encoded(frame: Any, domain: Domain) -> list[Codes]:
     """The codes of every attribute's column, `OUTSIDE` for nulls and what the domain does not hold."""
-    return [_codes(_column(frame, attribute.name), attribute) for attribute in domain.attributes]
-
-
-def _column(frame: Any, name: str) -> Any:
-    names = frame.column_names if isinstance(frame, pyarrow.Table) else getattr(frame, "columns", frame)
-    if not hasattr(frame, "__getitem__") or name not in names:
-        raise ParameterError(f"the frame has no column {name!r}; it needs one for each attribute of the domain")
-    column = frame[name]
-    if isinstance(column, polars.Series):
-        return column.to_arrow()
-    if isinstance(column, pyarrow.ChunkedArray):
-        return column.combine_chunks()
-    if isinstance(column, pyarrow.Array):
-        return column
-    try:
-        return pyarrow.array(column, from_pandas=True)
-    except (pyarrow.ArrowInvalid, pyarrow.ArrowTypeError, pyarrow.ArrowNotImplementedError, UnicodeError):
-        # Mixed types, or half a surrogate pair: one value at a time, since an error would tell that somebody's value is
-        # odd.
-        return pyarrow.array([None if value is None else _plain_text(value) for value in column])
-
-
-def _plain_text(value: Any) -> str:
-    return str(value).encode(errors="backslashreplace").decode()
-
-
-def _codes(column: Any, attribute: Attribute) -> Codes:
-    if pyarrow.types.is_dictionary(column.type):
-        column = column.dictionary_decode()
-    if attribute.kind == "categorical":
-        text = column.cast(pyarrow.string(), safe=False)
-        found = pyarrow.compute.index_in(text, value_set=pyarrow.array(attribute.values, pyarrow.string()))
-        codes: Codes = found.fill_null(OUTSIDE).to_numpy(zero_copy_only=False).astype(np.int64)
-        return codes
-    if pyarrow.types.is_boolean(column.type):
-        column = column.cast(pyarrow.int8())
-    if not (pyarrow.types.is_integer(column.type) or pyarrow.types.is_floating(column.type)):
-        column = pyarrow.array([_number(value) for value in column.to_pylist()], pyarrow.float64())
-    return attribute.encode(column.to_numpy(zero_copy_only=False))
-
-
-def _number(value: Any) -> float | None:
-    try:
-        return float(value)
-    except (TypeError, ValueError, OverflowError):
-        return None
+    names, columns = table_of(frame, None)
+    column_of_name = dict(zip(names or (), columns, strict=False))
+    for name in domain.names:
+        if name not in column_of_name:
+            raise ParameterError(f"the frame has no column {name!r}; it needs one for each attribute of the domain")
+    return [attribute_codes(column_of_name[attribute.name], attribute) for attribute in domain.attributes]
 
 
 def decoded(codes: Sequence[Codes], domain: Domain, source: NoiseSource | None) -> pyarrow.Table:
@@ -106,4 +65,4 @@ def like(table: pyarrow.Table, kind: str) -> Any:
 def kind_of(frame: Any) -> str:
     if isinstance(frame, polars.DataFrame):
         return "polars"
-    return "arrow" if isinstance(frame, pyarrow.Table | Mapping) else "pandas"
+    return "arrow" if isinstance(frame, pyarrow.Table | pyarrow.RecordBatch | Mapping) else "pandas"

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from streamdp.jobs.base import ParameterError
 from streamdp.jobs.kmeans.bounds import Bounds
 from streamdp.jobs.kmeans.product import product
+from streamdp.jobs.values import float_table
 
 LATTICE = 2**20
 # A block's columns stay in the processor's cache; memory never grows with rows times clusters.
@@ -31,26 +32,10 @@ def as_table(X: Any, attributes: int | None) -> npt.NDArray[Any]:
 
     What is no number becomes NaN, one value at a time: an error would tell that somebody's value is odd.
     """
-    try:
-        table = np.asarray(X)
-    except ValueError:
-        raise ParameterError("X must be a table: every row with the same columns") from None
-    if table.ndim == 1 and table.size == 0 and attributes is not None:
-        table = table.reshape(0, attributes)
-    if table.ndim != 2:
-        raise ParameterError("X must have two dimensions, a row per user and a column per attribute")
+    table = float_table(X, attributes)
     if attributes is not None and table.shape[1] != attributes:
         raise ParameterError(f"X has {table.shape[1]} columns, but the bounds are for {attributes}")
-    if table.dtype.kind not in "biuf":
-        table = np.frompyfunc(_number_or_nan, 1, 1)(table).astype(np.float64)
     return table
-
-
-def _number_or_nan(value: Any) -> float:
-    try:
-        return float(value)
-    except (TypeError, ValueError, OverflowError):
-        return float("nan")
 
 
 class Table(Protocol):

@@ -33,6 +33,7 @@ from streamdp.jobs.kmeans.bounds import Bounds, checked_bounds, declared_attribu
 from streamdp.jobs.kmeans.rows import as_table
 from streamdp.jobs.personalized.objective import perturbed_minimum
 from streamdp.jobs.personalized.session import Part, Session, pooled
+from streamdp.jobs.values import category, codes_of, column_of
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -71,8 +72,8 @@ class _Linear(ABC):
 
     def check(self) -> None:
         checked_bounds(self.bounds, declared_attributes(self.bounds) or 1)
-        if len(self.classes) != 2 or self.classes[0] == self.classes[1]:
-            raise ParameterError("classes: give two labels, the positive one last")
+        if len(self.classes) != 2 or len({category(label) for label in self.classes} - {"nan"}) != 2:
+            raise ParameterError("classes: give two labels, text or numbers, the positive one last")
         if not (np.isfinite(self.regularization) and self.regularization > 0):
             raise ParameterError("regularization: a number above zero")
         if self.ensemble not in ENSEMBLES:
@@ -85,10 +86,10 @@ class _Linear(ABC):
     def fit(self, X: Any, y: Any, session: Session) -> dict[str, Any]:
         table = as_table(X, declared_attributes(self.bounds))
         bounds = checked_bounds(self.bounds, table.shape[1])
-        labels = np.asarray(y)
-        if labels.shape != (len(table),):
+        labels = codes_of(column_of(y), self.classes)
+        if len(labels) != len(table):
             raise ParameterError("y: give a label for each row")
-        signs = (labels == self.classes[1]).astype(np.int64) - (labels == self.classes[0])
+        signs = (labels == 1).astype(np.int64) - (labels == 0)
         features = table.shape[1] + 1
         rows = on_lattice(table, bounds)
         signs[~rows.any(axis=1)] = 0
@@ -132,7 +133,7 @@ class _Linear(ABC):
             session.meter.spend(release)
             session.made.append(release)
             chosen = np.array(release.weights, dtype=np.float64) / max(release.weights)
-            weights = chosen[session.levels]
+            weights = np.append(chosen, 0.0)[session.levels]
             if (drawn := session.meter.draw(session.levels, release)) is not None:
                 weights = weights * drawn
             epsilon = float(release.unit) * max(release.weights)

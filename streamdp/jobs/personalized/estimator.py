@@ -14,6 +14,7 @@ from streamdp.jobs.personalized.preferences import Levels, Preferences
 from streamdp.jobs.personalized.releases import Release
 from streamdp.jobs.personalized.session import Session
 from streamdp.jobs.personalized.targets import Target
+from streamdp.jobs.values import rows_in
 from streamdp.privacy.exact import as_fraction
 from streamdp.privacy.noise import NoiseSource
 
@@ -80,8 +81,7 @@ class Personalized(Estimator):
     def fit_levels(self, X: Any, y: Any, levels: Levels) -> Self:
         """The same with the level of each row's user, its place in the table's order, strictest first."""
         session = Session(self._table(), self.check(), levels, self.source)
-        rows = len(X) if not hasattr(X, "values") or not callable(X.values) else len(next(iter(X.values()), levels))
-        if rows != len(levels):
+        if rows_in(X) != len(levels):
             raise ParameterError("preferences: give one for each row")
         for name, value in self.target.fit(X, y, session).items():
             setattr(self, f"{name}_", value)

@@ -22,20 +22,21 @@ from streamdp.jobs.personalized.partition import (
     without_dominated,
 )
 from streamdp.jobs.personalized.preferences import Preferences
-from streamdp.jobs.personalized.releases import LATTICE, Release, sampled, uniform, weighted
+from streamdp.jobs.personalized.releases import Release, finest_lattice, sampled, uniform, weighted
 
 Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Settings:
-    """How a mechanism is to be run. `threshold` None chooses one by the public table; no weight is above `lattice`."""
+    """How a mechanism is to be run. `threshold` None chooses one by the public table. `sensitivity` is the largest L1
+    norm of what one row adds to a sum."""
 
     mechanism: str
     rounds: int = 1
     threshold: Fraction | None = None
     smallest: int = 1
-    lattice: int = LATTICE
+    sensitivity: int = 1
 
 
 def minimum(preferences: Preferences, spread: float, settings: Settings) -> list[Release]:
@@ -76,10 +77,11 @@ def weighted_sum(preferences: Preferences, spread: float, settings: Settings) ->
     sums = np.cumsum(epsilon * size) + above * epsilon
     squares = np.cumsum(np.square(epsilon) * size) + above * np.square(epsilon)
     variance = np.full(len(epsilon), np.inf)
-    np.divide(2 + spread * squares, np.square(sums), out=variance, where=sums > 0)
+    np.divide(2 + spread * squares, np.square(sums), out=variance, where=np.square(sums) > 0)
     # When nobody of the table pays anything, the last: then nobody is capped.
     best = len(epsilon) - 1 - int(variance[::-1].argmin())
-    return [weighted(preferences.epsilons, preferences.epsilons[best], settings.lattice)]
+    cap = preferences.epsilons[best]
+    return [weighted(preferences.epsilons, cap, finest_lattice(cap, settings.sensitivity))]
 
 
 MECHANISMS: dict[str, Callable[[Preferences, float, Settings], list[Release]]] = {

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streamdp.jobs.base import SMALLEST_EPSILON, ParameterError
+from streamdp.jobs.values import column_of, floats_of
 from streamdp.privacy.exact import as_fraction
 
 Levels = npt.NDArray[np.int64]
@@ -73,24 +74,18 @@ class Preferences:
     def strictest(self) -> Fraction:
         return self.epsilons[0]
 
-    @property
-    def strictest_paying(self) -> Fraction:
-        """The smallest epsilon above zero: no cap is lower."""
-        return next(epsilon for epsilon in self.epsilons if epsilon)
-
     def floats(self) -> npt.NDArray[np.float64]:
         """For choices that cost nothing and promise nothing; what is paid is decided in exact numbers."""
         return np.array([float(epsilon) for epsilon in self.epsilons])
 
     def levels_of(self, preferences: Any) -> Levels:
-        """The level of each row, rounded down; a missing preference (NaN or None) is the strictest."""
-        values = _numbers(preferences)
+        """The level of each row, rounded down; a missing preference, or what is no number, is the strictest.
+
+        One below the strictest is `OUTSIDE`, a level of no weight: an error would tell that such a user is present.
+        """
+        values = floats_of(column_of(preferences))
         levels = np.searchsorted(self._least_floats(), values, side="right") - 1
         levels[np.isnan(values)] = 0
-        if (levels < 0).any():
-            raise ParameterError(
-                "preferences: one is below the strictest of the table; the table must have everybody's"
-            )
         return levels.astype(np.int64)
 
     def _least_floats(self) -> npt.NDArray[np.float64]:

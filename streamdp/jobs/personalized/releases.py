@@ -52,12 +52,6 @@ class Release:
         unit = float(self.unit)
         return float((sizes * weights * chance).sum()) * unit, float((sizes * weights**2 * chance).sum()) * unit**2
 
-    def shared(self, parts: int) -> Release:
-        """The same, for one of several equal steps on the same rows. Rows that were sampled stay sampled, so only what
-        a step costs a row that takes part is divided."""
-        costs = tuple(cost / parts for cost in self.costs)
-        return Release(self.weights, self.unit / parts, costs, self.kept)
-
 
 def finest_lattice(epsilon: Fraction, sensitivity: int) -> int:
     """The most that a weight can be for the noise's scale to stay within what the sampler draws."""
@@ -102,7 +96,8 @@ def _kept(epsilon: Fraction, threshold: Fraction) -> int:
     """In units of 2**-32 and surely not too much: computed to 40 digits, rounded down, and one unit less."""
     if epsilon >= threshold:
         return KEPT_UNITS
-    context = Context(prec=40, rounding=ROUND_FLOOR)
+    # exp(x) - 1 loses as many digits as 1 / x has.
+    context = Context(prec=40 + len(str(floor(1 / threshold))), rounding=ROUND_FLOOR)
     some, all_of_it = (_expm1(value, context) for value in (epsilon, threshold))
     return max(int(context.multiply(context.divide(some, all_of_it), Decimal(KEPT_UNITS))) - 1, 0)
 
@@ -128,9 +123,10 @@ class LevelMeter:
         sensitivity: int,
         rows: npt.NDArray[np.bool_] | None = None,
     ) -> Integers:
-        """The weighted sum with its noise. `rows` are those that take part, as `draw` drew them."""
+        """The weighted sum with its noise; a row of level `OUTSIDE` weighs nothing. `rows` are those that take part, as
+        `draw` drew them."""
         self.spend(release)
-        weights = np.array(release.weights, dtype=np.int64)[levels]
+        weights = np.array((*release.weights, 0), dtype=np.int64)[levels]
         if rows is not None:
             weights *= rows
         exact = tally(weights)
@@ -140,9 +136,9 @@ class LevelMeter:
         """Which rows take part; None when all do, and then nothing is drawn."""
         if release.kept is None:
             return None
-        kept = np.array(release.kept, dtype=np.int64)[levels]
+        kept = np.array((*release.kept, 0), dtype=np.int64)[levels]
         rows: npt.NDArray[np.bool_] = kept == KEPT_UNITS
-        some = np.flatnonzero(~rows)
+        some = np.flatnonzero(~rows & (kept > 0))
         rows[some] = row_draws(KEPT_UNITS, some.size, self.source) < kept[some]
         return rows
 

@@ -10,9 +10,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from streamdp.jobs.base import SMALLEST_EPSILON
 from streamdp.jobs.personalized.mechanisms import Settings, releases_of
 from streamdp.jobs.personalized.preferences import Levels, Preferences
-from streamdp.jobs.personalized.releases import LevelMeter, Release, Tally, finest_lattice
+from streamdp.jobs.personalized.releases import LevelMeter, Release, Tally
 from streamdp.privacy.noise import NoiseSource
 
 Floats = npt.NDArray[np.float64]
@@ -59,11 +60,16 @@ class Session:
         self.made: list[Release] = []
 
     def releases(self, spread: float, share: Fraction = Fraction(1), sensitivity: int = 1) -> list[Release]:
-        """What the mechanism releases for a share of everybody's epsilon."""
+        """What the mechanism releases for a share of everybody's epsilon.
+
+        A release that costs nobody as much as the least epsilon of any job says nothing, and is neither made nor paid.
+        Such are the rounds on what 0.3 leaves of 0.1 + 0.2, and what includes a user who allows 1e-17.
+        """
         limit = self.settings.threshold
-        lattice = finest_lattice(self.preferences.strictest_paying * share, sensitivity)
-        settings = replace(self.settings, threshold=None if limit is None else limit * share, lattice=lattice)
-        return releases_of(self.preferences.scaled(share), spread, settings)
+        limit = None if limit is None else limit * share
+        settings = replace(self.settings, threshold=limit, sensitivity=sensitivity)
+        releases = releases_of(self.preferences.scaled(share), spread, settings)
+        return [release for release in releases if max(release.costs) >= SMALLEST_EPSILON * share]
 
     def parts(self, tally: Tally, sensitivity: int, spread: float, share: Fraction = Fraction(1)) -> list[Part]:
         """What each release of the mechanism says of a sum of integer vectors over all users.

@@ -20,8 +20,9 @@ from streamdp.jobs.kmeans.bounds import Bounds, checked_bounds, declared_attribu
 from streamdp.jobs.kmeans.grids import PRUNED_THETA, pruned_outcome
 from streamdp.jobs.kmeans.rows import Rows, as_table
 from streamdp.jobs.kmeans.synopsis import Synopsis, cells_of, eugkm_cells, side_for
-from streamdp.jobs.kmeans.task import Task
+from streamdp.jobs.kmeans.task import LARGEST_SIZE, Task
 from streamdp.jobs.personalized.session import Session
+from streamdp.jobs.values import floats_of, table_of
 
 Floats = npt.NDArray[np.float64]
 Range = tuple[float, float]
@@ -69,11 +70,15 @@ class RangeCounts:
     def fit(self, X: Any, y: Any, session: Session) -> dict[str, Any]:
         share = Fraction(1, len(self.ranges))
         counts = np.empty(len(self.ranges))
-        has_names = isinstance(X, Mapping) or hasattr(X, "columns")
+        names, columns = table_of(X, 1 + max((each for each in self.bounds if isinstance(each, int)), default=-1))
+        places = range(len(columns)) if names is None else names
+        column_at = dict(zip(places, columns, strict=True))
+        if any(column not in column_at for query in self.ranges for column in query):
+            raise ParameterError("ranges: X has no such column")
         for place, query in enumerate(self.ranges):
             inside = np.ones(len(session.levels), dtype=np.bool_)
             for column, (low, high) in query.items():
-                values = np.asarray(X[column]) if has_names else np.asarray(X)[:, column]
+                values = floats_of(column_at[column])
                 inside &= (values >= low) & (values <= high)
             width = self.width(query)
             counts[place] = session.count(inside, width * (1 - width), share)
@@ -93,8 +98,8 @@ class RangeCounts:
 class Histogram:
     """How many rows lie in each cell of a grid of codes of this shape. One row lies in one cell: sensitivity 1.
 
-    X holds a column of codes for each axis. Learned: `counts_`, signed, of that shape, and `equivalent_epsilon_`, at
-    which plain noise would be as large.
+    X holds a column of codes for each axis; a row without a number in one of them is left out. Learned: `counts_`,
+    signed, of that shape, and `equivalent_epsilon_`, at which plain noise would be as large.
     """
 
     shape: Sequence[int]
@@ -104,15 +109,18 @@ class Histogram:
             raise ParameterError(f"shape: give the number of codes of each axis, at most {MOST_CELLS:,} cells in all")
 
     def fit(self, X: Any, y: Any, session: Session) -> dict[str, Any]:
-        columns = np.asarray(X)
-        if columns.ndim != 2 or columns.shape[1] != len(self.shape):
+        columns = table_of(X, len(self.shape)).columns
+        if len(columns) != len(self.shape):
             raise ParameterError("X: give a column of codes for each axis of the shape")
-        cells = np.zeros(len(columns), dtype=np.int64)
-        for column, size in zip(columns.T, self.shape, strict=True):
+        cells = np.zeros(len(session.levels), dtype=np.int64)
+        whole = np.ones(len(cells), dtype=np.bool_)
+        for column, size in zip(columns, self.shape, strict=True):
+            codes = floats_of(column)
+            whole &= ~np.isnan(codes)
             cells *= size
-            cells += np.clip(column.astype(np.int64), 0, size - 1)
+            cells += np.nan_to_num(np.clip(codes, 0, size - 1)).astype(np.int64)
         size = prod(self.shape)
-        estimate = session.estimate(lambda weights: binned(cells, weights, size), 1, (1 - 1 / size) / size)
+        estimate = session.estimate(lambda weights: binned(cells, weights * whole, size), 1, (1 - 1 / size) / size)
         return {"counts": estimate.value.reshape(self.shape), "equivalent_epsilon": estimate.epsilon}
 
 
@@ -130,7 +138,8 @@ class Sum:
         table, bounds = bounded(X, self.bounds)
         largest = np.maximum(np.abs(bounds.low), np.abs(bounds.high))
         parts = on_lattice(table / np.where(largest, largest, 1))
-        return {"sums": sums_of(parts, session, Fraction(1)) * largest}
+        with np.errstate(over="ignore"):
+            return {"sums": sums_of(parts, session, Fraction(1)) * largest}
 
 
 @dataclass(frozen=True)
@@ -141,9 +150,12 @@ class Mean(Sum):
     def fit(self, X: Any, y: Any, session: Session) -> dict[str, Any]:
         table, bounds = bounded(X, self.bounds)
         half = np.where(bounds.half_width > 0, bounds.half_width, 1)
-        sums = sums_of(on_lattice((table - bounds.middle) / half), session, Fraction(1, 2))
+        with np.errstate(over="ignore"):
+            parts = (table - bounds.middle) / half
+        sums = sums_of(on_lattice(parts), session, Fraction(1, 2))
         counted = session.count(_whole(table), 0.0, Fraction(1, 2))
-        means = bounds.middle + sums * half / max(counted, 1.0)
+        with np.errstate(over="ignore"):
+            means = bounds.middle + sums * half / max(counted, 1.0)
         return {"means": np.clip(means, bounds.low, bounds.high)}
 
 
@@ -176,7 +188,8 @@ class Clusters:
         )
         cells, size = cells_of(rows, side), side**rows.attributes
         estimate = session.estimate(lambda weights: binned(cells, weights[whole], size), 1, (1 - 1 / size) / size)
-        counts = np.rint(estimate.value).astype(np.int64).reshape((side,) * rows.attributes)
+        noisy = np.clip(np.rint(estimate.value), -LARGEST_SIZE, LARGEST_SIZE)
+        counts = noisy.astype(np.int64).reshape((side,) * rows.attributes)
         synopsis = Synopsis(counts, Fraction(max(estimate.epsilon, 1e-9)), bounds)
         task = Task(rows, bounds, self.clusters, Meter(Fraction(0)), users)
         outcome = pruned_outcome(task, synopsis, f"a grid of {side} cells a side")
@@ -205,8 +218,13 @@ def _whole(table: Floats) -> npt.NDArray[np.bool_]:
 
 
 def on_lattice(parts: Floats) -> Floats:
-    """Rows of numbers in [-1, 1] as whole numbers of `1 / LATTICE`; a row with a NaN is zero."""
-    rounded = np.rint(parts * LATTICE)
+    """Rows of numbers in [-1, 1] as whole numbers of `1 / LATTICE`; a row with a NaN is zero.
+
+    The clip is part of the guarantee. Where the middle of the bounds is no float, the upper bound may lie two half
+    widths from it: with bounds (1e16, 1e16 + 2) a row would add twice what is paid for.
+    """
+    with np.errstate(over="ignore"):
+        rounded = np.clip(np.rint(parts * LATTICE), -LATTICE, LATTICE)
     rounded[np.isnan(rounded).any(axis=1)] = 0
     return rounded
 

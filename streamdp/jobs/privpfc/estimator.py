@@ -93,7 +93,7 @@ class PrivPfC(Estimator):
     def fit(self, X: Any, y: Any) -> Self:
         """Spend epsilon on rows X with classes y; columns are found by name where X has names."""
         classes = self._public_classes(y)
-        names, columns = table.columns_of(X)
+        names, columns = table.columns_of(X, table.declared_columns(self.attributes))
         taxonomies = table.taxonomies_for(self.attributes, names, len(columns))
         leaves = table.leaves_of(taxonomies, names, columns)
         labels = table.codes_of_classes(y, classes)
@@ -132,7 +132,7 @@ class PrivPfC(Estimator):
     def generalise(self, X: Any) -> Integers:
         """The node of every row along each axis of the released grid, -1 outside the domain."""
         self._check_is_fitted()
-        names, columns = table.columns_of(X)
+        names, columns = table.columns_of(X, self.n_features_in_)
         if names is None and len(columns) != self.n_features_in_:
             raise ParameterError(
                 f"X has {len(columns)} features, but PrivPfC is expecting {self.n_features_in_} features as input"

@@ -1,46 +1,35 @@
 """From what a caller holds (an array, a data frame) to leaves and class codes, and what is checked about it in public.
 
 A value that is no value of its attribute has no leaf. It is not an error: an error would tell that somebody's value is
-odd. What becomes of a row depends on that row alone.
+odd. What becomes of a row depends on that row alone (`streamdp.jobs.values`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from numbers import Real
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from streamdp.domain import OUTSIDE, Attribute
+from streamdp.domain import Attribute
 from streamdp.jobs.base import ParameterError
-from streamdp.jobs.privpfc.taxonomy import BINS_WITHIN_BOUNDS, Taxonomy, codes_of_text
+from streamdp.jobs.privpfc.taxonomy import BINS_WITHIN_BOUNDS, Taxonomy
+from streamdp.jobs.values import category_places, codes_of, column_of, table_of
 
 Integers = npt.NDArray[np.int64]
 
 
-def columns_of(X: Any) -> tuple[list[str] | None, list[npt.NDArray[Any]]]:
-    """The names, when X has them, and the columns. X is a mapping or data frame of columns, or a table of rows."""
-    if hasattr(X, "toarray"):
-        raise TypeError("sparse data is not taken: give a dense array, for instance with X.toarray()")
-    if isinstance(X, Mapping) or hasattr(X, "columns"):
-        names = list(X.keys() if isinstance(X, Mapping) else X.columns)
-        columns = [np.asarray(X[name]) for name in names]
-        if len({len(column) for column in columns}) > 1:
-            raise ParameterError("X must be a table: every column with the same rows")
-        return ([str(name) for name in names] if all(isinstance(name, str) for name in names) else None), columns
-    try:
-        table = np.asarray(X)
-    except ValueError:
-        raise ParameterError("X must be a table: every row with the same columns") from None
-    if np.iscomplexobj(table):
-        raise ParameterError("Complex data not supported")
-    if table.ndim != 2:
-        raise ParameterError(
-            "Expected 2D array, a row per user and a column per attribute. Reshape your data: X.reshape(-1, 1)"
-        )
-    return None, list(table.T)
+def columns_of(X: Any, width: int | None) -> tuple[list[str] | None, list[npt.NDArray[Any]]]:
+    """The names, when X has them and they are text, and the columns; `width` of them in a list of rows."""
+    names, columns = table_of(X, width)
+    return (None if names is None or not all(isinstance(name, str) for name in names) else names), columns
+
+
+def declared_columns(attributes: Any) -> int | None:
+    """How many columns the attributes speak of: None when two bounds serve for any number of them."""
+    return None if _is_bounds(attributes) or not isinstance(attributes, Sequence) else len(attributes)
 
 
 def taxonomies_for(attributes: Any, names: Sequence[str] | None, columns: int) -> tuple[Taxonomy, ...]:
@@ -102,8 +91,10 @@ def checked_classes(classes: Any) -> npt.NDArray[Any]:
         ordered: npt.NDArray[Any] = np.unique(given)
     except TypeError:
         raise ParameterError("classes must be all text or all numbers") from None
-    if len(ordered) < len(given) or (ordered.dtype.kind == "f" and np.isnan(ordered).any()):
-        raise ParameterError("classes: each once, and none of them NaN")
+    if len(ordered) < len(given):
+        raise ParameterError("classes: each once")
+    if "nan" in category_places(ordered.tolist()):
+        raise ParameterError("classes: none of them NaN, and all of them text or numbers")
     return ordered
 
 
@@ -111,22 +102,7 @@ def codes_of_classes(y: Any, classes: npt.NDArray[Any]) -> Integers:
     """The place of every label among the classes, OUTSIDE for what is none of them."""
     if y is None:
         raise ParameterError("PrivPfC requires y to be passed, but the target y is None")
-    labels = np.asarray(y)
-    if labels.ndim == 2 and labels.shape[1] == 1:
-        labels = labels[:, 0]
-    if labels.ndim != 1:
-        raise ParameterError("y must have one dimension, a class for each row")
-    if labels.dtype.kind == classes.dtype.kind == "U":
-        return codes_of_text(labels, classes.tolist())
-    code_of: dict[Any, int] = {value: code for code, value in enumerate(classes.tolist())}
-    return np.fromiter((_code(code_of, label) for label in labels.tolist()), dtype=np.int64, count=len(labels))
-
-
-def _code(code_of: Mapping[Any, int], label: Any) -> int:
-    try:
-        return code_of.get(label, OUTSIDE)
-    except TypeError:
-        return OUTSIDE
+    return codes_of(column_of(y), classes.tolist())
 
 
 def _is_bounds(attributes: Any) -> bool:

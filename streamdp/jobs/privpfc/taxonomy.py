@@ -10,11 +10,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow
-import pyarrow.compute
 
 from streamdp.domain import OUTSIDE, Attribute
 from streamdp.jobs.base import ParameterError
+from streamdp.jobs.values import attribute_codes, column_of
 
 Codes = npt.NDArray[np.int64]
 Tree = Mapping[str, Any] | Sequence[Any]
@@ -72,11 +71,7 @@ class Taxonomy:
 
     def leaves_of(self, values: Any) -> Codes:
         """The leaf of every value, OUTSIDE where it has none; what is no value of the attribute is outside too."""
-        if self.attribute.kind == "categorical":
-            codes = codes_of_text(np.asarray(values), self.attribute.values)
-        else:
-            codes = self.attribute.encode(_numbers(values))
-        return self.leaves_of_codes(codes)
+        return self.leaves_of_codes(attribute_codes(column_of(values), self.attribute))
 
     def leaves_of_codes(self, codes: npt.NDArray[np.integer]) -> Codes:
         """The leaf of every code of the attribute."""
@@ -101,21 +96,6 @@ class Taxonomy:
         if self.attribute.kind != "categorical":
             counts[1:-1] = [2**height for height in range(1, (size // 2).bit_length())]
         return _Partition(np.arange(size), tuple(_even_starts(size, nodes) for nodes in counts), None)
-
-
-def codes_of_text(values: npt.NDArray[Any], known: Sequence[str]) -> Codes:
-    """The place of every value, as text, among the known ones; OUTSIDE where it has none."""
-    if values.dtype.kind != "U":
-        values = np.array(["" if value is None else str(value) for value in values.tolist()], dtype=object)
-    try:
-        text = pyarrow.array(values, pyarrow.string())
-    except UnicodeError:
-        # Half a surrogate pair is no text that Arrow holds. It is somebody's odd value, so it must not be an error.
-        code_of = {value: code for code, value in enumerate(known)}
-        return np.array([code_of.get(value, OUTSIDE) for value in values.tolist()], dtype=np.int64)
-    found = pyarrow.compute.index_in(text, pyarrow.array(known, pyarrow.string()))
-    codes: Codes = found.fill_null(OUTSIDE).to_numpy(zero_copy_only=False).astype(np.int64)
-    return codes
 
 
 @dataclass(frozen=True)
@@ -202,18 +182,3 @@ def _check_values(attribute: Attribute, values: tuple[str, ...]) -> None:
         raise ParameterError(f"{attribute.name}: the taxonomy is not a tree: a value has two places in it")
     if set(values) < known:
         raise ParameterError(f"{attribute.name}: the taxonomy misses a value of the attribute")
-
-
-def _numbers(values: Any) -> npt.NDArray[Any]:
-    array = np.asarray(values)
-    if array.dtype.kind in "iuf":
-        return array
-    numbers: npt.NDArray[np.float64] = np.frompyfunc(_number_or_nan, 1, 1)(array).astype(np.float64)
-    return numbers
-
-
-def _number_or_nan(value: Any) -> float:
-    try:
-        return float(value)
-    except (TypeError, ValueError, OverflowError):
-        return float("nan")

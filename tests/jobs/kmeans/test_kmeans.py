@@ -108,7 +108,7 @@ def test_tables_of_any_kind(kind: str) -> None:
         "integers": rows.astype(np.uint8),
     }[kind]
     expected = KMeans(2, 1, (0, 10), source=InsecureSeededSource(3)).fit(rows.astype(float))
-    model = KMeans(2, 1, (0, 10), source=InsecureSeededSource(3)).fit(table)
+    model = KMeans(2, 1, ([0, 0], 10), source=InsecureSeededSource(3)).fit(table)
     assert np.array_equal(model.cluster_centers_, expected.cluster_centers_)
     assert np.array_equal(model.predict(table), expected.predict(rows))
 
@@ -193,7 +193,7 @@ def test_what_is_no_number_counts_as_missing_rather_than_failing() -> None:
         table[:40] = numbers
         table[40, 0], table[40, 1] = odd, 0.5
         model = KMeans(2, 1, (0, 1), source=InsecureSeededSource(8)).fit(table)
-        expected = KMeans(2, 1, (0, 1), source=InsecureSeededSource(8)).fit(numbers)
+        expected = KMeans(2, 1, (0, 1), source=InsecureSeededSource(8)).fit(np.array(numbers))
         assert np.array_equal(model.cluster_centers_, expected.cluster_centers_)
 
 
@@ -252,7 +252,7 @@ TABLE = np.zeros((4, 2))
         ({"size": -1}, TABLE, "size"),
         ({"size": 2.5}, TABLE, "size"),
         ({}, np.zeros(4), "two dimensions"),
-        ({}, [[1, 2], [3]], "same columns"),
+        ({}, [[1, 2], [3]], "must be public"),
     ],
 )
 def test_wrong_parameters_are_refused_by_public_facts(parameters: dict, table: object, says: str) -> None:

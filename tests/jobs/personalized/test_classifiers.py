@@ -175,4 +175,4 @@ def test_prediction_needs_a_classifier_that_was_fitted() -> None:
     with pytest.raises(ParameterError, match="fit comes before"):
         Personalized(LogisticRegression((-5, 5)), [1.0]).predict([[1.0]])
     with pytest.raises(ParameterError, match="a label for each row"):
-        Personalized(LogisticRegression((-5, 5)), [1.0]).fit([[1.0]], [])
+        Personalized(LogisticRegression((-5, 5)), [1.0]).fit(np.ones((1, 1)), [])

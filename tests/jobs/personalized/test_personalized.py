@@ -143,7 +143,7 @@ def test_a_class_with_one_user_and_empty_data_have_an_answer(mechanism: str) -> 
     assert np.isfinite(model.fit(np.zeros((0, 1)), preferences=[]).counts_).all()
     means = Personalized(Mean((0, 1)), table, mechanism, source=InsecureSeededSource(1))
     assert 0 <= means.fit(np.zeros((0, 1)), preferences=[]).means_[0] <= 1
-    assert 0 <= means.fit([[np.nan]] * 51).means_[0] <= 1
+    assert 0 <= means.fit(np.full((51, 1), np.nan)).means_[0] <= 1
 
 
 def test_means_and_sums_come_out() -> None:
@@ -206,9 +206,14 @@ def test_what_is_wrong_is_refused_before_anything_is_spent(changed, fault) -> No
         Personalized(**settings).fit(CODES[:2])
 
 
-def test_a_row_whose_preference_is_below_the_table_is_refused() -> None:
-    with pytest.raises(ParameterError, match="below the strictest"):
-        Personalized(Histogram([4]), [0.5, 1.0]).fit(CODES[:2], preferences=[0.4, 1.0])
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_a_row_whose_preference_is_below_the_table_is_left_out(mechanism: str) -> None:
+    """It cannot be served, and an error would tell that it is there. Too much is the most, and no number the least."""
+    some, all_of_them = (
+        Personalized(Histogram([4]), [0.5, 1.0], mechanism, source=InsecureSeededSource(1)).fit(rows, preferences=each)
+        for rows, each in [(CODES[:2], [1.0, 0.5]), (CODES[:5], [np.inf, "much", 0.4, -1, 0])]
+    )
+    assert some.counts_.tolist() == all_of_them.counts_.tolist()
     third = Preferences.of_levels([Fraction(1, 4), Fraction(1, 3)], [1, 1])
     assert third.levels_of([1 / 3, 0.34]).tolist() == [0, 1], "0.3333333333333333 is less than a third"
 
