@@ -121,7 +121,7 @@ def test_an_old_copy_of_the_journal_is_refused_for_a_result_it_does_not_know(tmp
     stream.config.journal_path.write_bytes(copy)
     process = stream.start()
     assert process.wait(90) == 1
-    assert "holds a result that this journal never stored" in stream.log_text()
+    assert "time point 3 was published by another copy of this journal" in stream.log_text()
     command = [sys.executable, "-m", "streamdp", "journal", "write-off", str(stream.path), "--yes"]
     subprocess.run(command, check=True, capture_output=True)
     # What was asked of the lost part is asked again, and there is nothing left to answer it with.
