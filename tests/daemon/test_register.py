@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from harness import Stream
-from test_refusals import copy_journal, refused, restore_journal, streamdp
+from test_refusals import refused, streamdp
 
 from streamdp import messages
 from streamdp.config import StreamConfig, load
@@ -142,11 +142,11 @@ def test_the_register_is_read_back_only_as_far_as_needed(tmp_path, monkeypatch):
 
 @pytest.fixture
 def stream(tmp_path) -> Stream:
-    """It has published since its journal was copied."""
+    """It has published since its state, checkpoints included, was copied."""
     stream = Stream(tmp_path, guarantee="window = 30")
     stream.feed(200)
     stream.run_until(points=3)
-    copy_journal(stream, tmp_path / "copy")
+    shutil.copytree(stream.config.journal_path.parent, tmp_path / "copy")
     stream.run_until(points=3)
     return stream
 
@@ -158,7 +158,8 @@ def stream(tmp_path) -> Stream:
     [('[output]\nprefix = "two"\n', "output.prefix"), ('[output.log]\npath = "elsewhere"\n', "log or cluster")],
 )
 def test_a_copy_that_publishes_elsewhere(stream, tmp_path, more, said):
-    restore_journal(stream, tmp_path / "copy")
+    shutil.rmtree(stream.config.journal_path.parent)
+    shutil.copytree(tmp_path / "copy", stream.config.journal_path.parent)
     text = stream.path.read_text()
     stream.path.write_text(text + more)
     assert said in refused(stream)
