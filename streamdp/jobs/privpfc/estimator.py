@@ -108,7 +108,7 @@ class PrivPfC(Estimator):
         taxonomies = table.declared_taxonomies(self.attributes)
         leaves = [taxonomy.leaves_of_codes(codes[taxonomy.name]) for taxonomy in taxonomies]
         ordered = table.checked_classes(self.classes)
-        place = np.append(table.codes_of_classes(self.classes, ordered), OUTSIDE)
+        place = np.append(np.searchsorted(ordered, np.asarray(self.classes)), OUTSIDE)
         self.n_features_in_ = len(leaves)
         self._names = [taxonomy.name for taxonomy in taxonomies]
         return self._fit(taxonomies, ordered, leaves, place[labels])

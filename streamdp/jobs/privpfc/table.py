@@ -16,7 +16,7 @@ import numpy.typing as npt
 from streamdp.domain import Attribute
 from streamdp.jobs.base import ParameterError
 from streamdp.jobs.privpfc.taxonomy import BINS_WITHIN_BOUNDS, Taxonomy
-from streamdp.jobs.values import category_places, codes_of, column_of, table_of
+from streamdp.jobs.values import codes_of, column_of, table_of
 
 Integers = npt.NDArray[np.int64]
 
@@ -91,10 +91,8 @@ def checked_classes(classes: Any) -> npt.NDArray[Any]:
         ordered: npt.NDArray[Any] = np.unique(given)
     except TypeError:
         raise ParameterError("classes must be all text or all numbers") from None
-    if len(ordered) < len(given):
-        raise ParameterError("classes: each once")
-    if "nan" in category_places(ordered.tolist()):
-        raise ParameterError("classes: none of them NaN, and all of them text or numbers")
+    if len(ordered) < len(given) or (ordered.dtype.kind == "f" and np.isnan(ordered).any()):
+        raise ParameterError("classes: each once, and none of them NaN")
     return ordered
 
 

@@ -152,6 +152,19 @@ def test_arrays_frames_and_codes_are_the_same_rows(taxonomies: list[Taxonomy], p
         assert np.array_equal(fitted[0].predict(table), other.predict(pl.DataFrame(swapped)))
 
 
+def test_codes_need_no_classes_that_values_can_tell_apart(taxonomies: list[Taxonomy], people: People) -> None:
+    columns, labels = people(3_000, 1)
+    codes = {t.name: t.attribute.encode(columns[t.name]) for t in taxonomies}
+    places = (labels == "rich").astype(np.int64)
+    plain, odd = (
+        PrivPfC(1, taxonomies, classes, source=InsecureSeededSource(5)).fit_codes(codes, places)
+        for classes in (["poor", "rich"], ["3", "3.0"])
+    )
+    assert np.array_equal(plain.histogram_.counts, odd.histogram_.counts)
+    with pytest.raises(ParameterError, match="one number"):
+        PrivPfC(1, taxonomies, ["3", "3.0"]).fit(columns, labels)
+
+
 def test_samples_and_weighted_rows_have_the_counts_of_the_histogram(taxonomies: list[Taxonomy], people: People) -> None:
     model = PrivPfC(1, taxonomies, CLASSES, source=InsecureSeededSource(1)).fit(*people(20_000, 1))
     nodes, labels, weights = model.histogram_.rows()
