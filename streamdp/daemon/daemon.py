@@ -322,7 +322,9 @@ def to_commit(
         charges=charges,
         engine_state={each.histogram: each.state for each in actions if isinstance(each, SaveState)},
         releases=[
-            Release(each.release_id, each.histogram, each.counts) for each in actions if isinstance(each, StoreRelease)
+            Release(each.release_id, each.histogram, each.counts, each.reason)
+            for each in actions
+            if isinstance(each, StoreRelease)
         ],
         messages=_messages_of(actions, event.closed_ts),
         jobs=jobs,

@@ -33,6 +33,7 @@ class StoreRelease:
     histogram: str
     time_point: int
     counts: NDArray[np.int64]
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -165,7 +165,7 @@ class Engine:
         assert decision.counts is not None  # a fresh decision has counts, and so has a foreseen one
         if decision.fresh:
             # What is foreseen is no release: it follows from the last one, which the journal goes on holding.
-            actions.append(StoreRelease(release_id, plan.name, event.time_point, decision.counts))
+            actions.append(StoreRelease(release_id, plan.name, event.time_point, decision.counts, reason))
         kind = "release" if decision.fresh else "forecast"
         header = {"kind": kind, **header, "release_id": release_id, **self._describe(plan, decision)}
         parts = messages.encode_release(header, decision.counts, plan.encoding)

@@ -26,7 +26,7 @@ CHAINED = {
     "reservations": ("rowid", "owner, epsilon, purpose"),
     "charges": ("id", "time_point, owner, epsilon, purpose, counted, amounts"),
     "points": ("time_point", "opened_ts, closed_ts, status"),
-    "releases": ("rowid", "release_id, histogram, time_point, cells, sha256"),
+    "releases": ("rowid", "release_id, histogram, time_point, cells, reason, sha256"),
     "messages": ("sequence", "time_point, topic, sha256"),
     "write_offs": ("id", "until, known, reason, ts"),
 }

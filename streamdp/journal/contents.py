@@ -46,6 +46,8 @@ class Release:
     release_id: str
     histogram: str
     counts: Counts = field(repr=False)
+    reason: str
+    """Why the strategy released; "above" ends a sparse vector of one positive."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,6 +52,7 @@ CREATE TABLE releases (
     histogram TEXT NOT NULL,
     time_point INTEGER NOT NULL REFERENCES points (time_point),
     cells INTEGER NOT NULL,
+    reason TEXT NOT NULL,
     sha256 BLOB NOT NULL,  -- of the counts
     counts BLOB  -- int64, little-endian, zstd; only a histogram's newest release keeps them
 ) STRICT;

@@ -94,12 +94,13 @@ def _store_release(connection: sqlite3.Connection, time_point: int, release: Rel
         "UPDATE releases SET counts = NULL WHERE histogram = ? AND counts IS NOT NULL", (release.histogram,)
     )
     connection.execute(
-        "INSERT INTO releases VALUES (?, ?, ?, ?, ?, ?)",
+        "INSERT INTO releases VALUES (?, ?, ?, ?, ?, ?, ?)",
         (
             release.release_id,
             release.histogram,
             time_point,
             counts.size,
+            release.reason,
             counts_digest(counts),
             zstandard.ZstdCompressor(level=1).compress(counts.data.cast("B")),
         ),

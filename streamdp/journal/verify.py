@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections import defaultdict
+from fractions import Fraction
 from pathlib import Path
 
 import zstandard
@@ -10,14 +13,16 @@ from streamdp.journal import chain
 from streamdp.journal.contents import counts_digest, message_digest
 from streamdp.journal.errors import JournalCorrupted
 from streamdp.journal.reader import JournalReader, decompressed
+from streamdp.privacy.exact import as_fraction, decimal_text
 
 
 def verify(path: str | Path) -> list[str]:
     """The problems found, empty when there are none; works beside a running daemon.
 
     Checks the file's pages and access, that time points follow each other, that charges and records fit the ledger's
-    terms in every window of its history, that every release has its entry and every job its one charge, that stored
-    bytes match their hashes, and that all of it is what the chain of commits says was written.
+    terms in every window of its history (decisions in every window that a sparse vector meets), that every release has
+    its entry and every job its one charge, that stored bytes match their hashes, and that all of it is what the chain of
+    commits says was written.
     Raises JournalError when the file cannot be read as a journal at all.
     """
     problems = _access(Path(path).resolve())  # before opening, which may create files beside it
@@ -31,6 +36,7 @@ def verify(path: str | Path) -> list[str]:
         return [
             *problems,
             *_ledger(journal),
+            *_windows(journal),
             *_points(journal),
             *_releases(journal),
             *_messages(journal),
@@ -53,6 +59,36 @@ def _ledger(journal: JournalReader) -> list[str]:
     known = journal.rows("SELECT coalesce(max(time_point), 0) FROM points")[0][0]
     late = journal.rows("SELECT count(*) FROM charges WHERE time_point > ?", known)[0][0]
     return [f"{late} charges lie beyond the last time point"] if late else []
+
+
+def _windows(journal: JournalReader) -> list[str]:
+    """The cost of every window, counted again from single entries.
+
+    A release costs the windows that hold its point. The decisions of one sparse vector cost every window that meets it,
+    from its first question to the "above" that ends it; the ledger books them at the first question.
+    """
+    length, last = journal.terms.points, journal.last_time_point
+    problems = []
+    for owner, limit in journal.rows("SELECT owner, epsilon FROM reservations"):
+        changes: dict[int, Fraction] = defaultdict(Fraction)
+        above = journal.rows("SELECT time_point FROM releases WHERE histogram = ? AND reason = 'above'", owner)
+        ends = sorted(point for (point,) in (*above, *journal.rows("SELECT known FROM write_offs"), (last,)))
+        for begin, epsilon, purpose in journal.rows(
+            "SELECT time_point, epsilon, purpose FROM charges WHERE owner = ? AND counted = 0", owner
+        ):
+            end = ends[min(bisect_left(ends, begin), len(ends) - 1)] if purpose == "decisions" else begin
+            changes[begin] += as_fraction(epsilon)
+            changes[end + length] -= as_fraction(epsilon)
+        cost = Fraction(0)
+        for point in sorted(changes):
+            cost += changes[point]
+            if cost > as_fraction(limit):
+                problems.append(
+                    f"{owner!r} reserved epsilon {decimal_text(as_fraction(limit))}, but the window that ends with time "
+                    f"point {point} cost {decimal_text(cost)}"
+                )
+                break
+    return problems
 
 
 def _points(journal: JournalReader) -> list[str]:

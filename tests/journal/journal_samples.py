@@ -35,7 +35,7 @@ def fresh_point(time_point: int, cells: int = 4, epsilon: Fraction = Fraction(1,
         "cut": {TopicPartition("records", 0): 10 * time_point, TopicPartition("records", 1): 20 * time_point},
         "charges": (Charge(time_point, "ages", epsilon, "release", counted=False),),
         "engine_state": {"ages": {"time_point": time_point, "rho": 17}},
-        "releases": (Release(f"r{time_point}", "ages", np.arange(cells) * time_point - 2),),
+        "releases": (Release(f"r{time_point}", "ages", np.arange(cells) * time_point - 2, "scheduled"),),
         "messages": (
             Message("visits.releases", f"release {time_point}".encode(), b"ages", headers=(("kind", b"release"),)),
             Message("visits.head", f"head {time_point}".encode(), b"head", timestamp=time_point, partition=0),

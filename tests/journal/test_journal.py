@@ -133,7 +133,7 @@ def test_a_row_that_cannot_be_written_leaves_nothing(path: Path, journal: Journa
     journal.commit_point(fresh_point(1))
     before, ledger = contents(journal), journal.ledger.state()
     with pytest.raises(JournalError):
-        journal.commit_point(fresh_point(2, releases=(Release("r1", "ages", np.zeros(4, np.int64)),)))
+        journal.commit_point(fresh_point(2, releases=(Release("r1", "ages", np.zeros(4, np.int64), "first"),)))
     assert contents(journal) == before
     assert journal.ledger.state() == ledger
     with pytest.raises(JournalError, match="start again"):

@@ -2,12 +2,15 @@ from __future__ import annotations
 
 import os
 import sqlite3
+from fractions import Fraction
 from pathlib import Path
 
+import numpy as np
 import pytest
 from journal_samples import fresh_point, open_journal
 
-from streamdp.journal import Journal, JournalError, JournalReader, backup, verify
+from streamdp.journal import Journal, JournalError, JournalReader, Release, backup, verify
+from streamdp.privacy.ledger import Charge
 
 
 def test_a_backup_beside_a_running_writer_opens_as_a_journal(path: Path, journal: Journal, tmp_path: Path) -> None:
@@ -93,3 +96,30 @@ def test_reading_after_the_writer_is_gone(path: Path, journal: Journal) -> None:
         assert reader.terms == journal.ledger.terms
     with pytest.raises(JournalError, match="there is no journal"):
         JournalReader.open(path.with_name("other"))
+
+
+def committed(journal: Journal, time_point: int, reason: str | None, *purposes: str) -> None:
+    """A point at which "ages" pays a quarter for each purpose, and releases when there is a reason."""
+    charges = tuple(Charge(time_point, "ages", Fraction(1, 4), purpose, counted=False) for purpose in purposes)
+    releases = () if reason is None else (Release(f"r{time_point}", "ages", np.zeros(4, np.int64), reason),)
+    journal.commit_point(fresh_point(time_point, charges=charges, releases=releases))
+
+
+@pytest.mark.parametrize(("second", "is_over"), [("above", True), ("scheduled", False)])
+def test_verify_counts_a_sparse_vector_in_every_window_that_it_meets(
+    path: Path, journal: Journal, second: str, is_over: bool
+) -> None:
+    """The ledger books it at point 1; the window of points 3 to 12 holds two releases and, unless an "above" at point 2
+    has ended it, the vector: three quarters, where a half is reserved."""
+    committed(journal, 1, None, "decisions")
+    committed(journal, 2, second, "release")
+    for time_point in range(3, 11):
+        committed(journal, time_point, None)
+    for time_point in (11, 12):
+        committed(journal, time_point, "scheduled", "release")
+    problems = verify(path)
+    if is_over:
+        assert problems == []
+    else:
+        assert len(problems) == 1
+        assert "cost 0.75" in problems[0]
