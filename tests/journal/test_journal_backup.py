@@ -109,13 +109,13 @@ def committed(journal: Journal, time_point: int, reason: str | None, *purposes: 
 def test_verify_counts_a_sparse_vector_in_every_window_that_it_meets(
     path: Path, journal: Journal, second: str, is_over: bool
 ) -> None:
-    """The ledger books it at point 1; the window of points 3 to 12 holds two releases and, unless an "above" at point 2
+    """The ledger books it at point 1; the window of points 4 to 13 holds two releases and, unless an "above" at point 2
     has ended it, the vector: three quarters, where a half is reserved."""
     committed(journal, 1, None, "decisions")
     committed(journal, 2, second, "release")
-    for time_point in range(3, 11):
+    for time_point in range(3, 12):
         committed(journal, time_point, None)
-    for time_point in (11, 12):
+    for time_point in (12, 13):
         committed(journal, time_point, "scheduled", "release")
     problems = verify(path)
     if is_over:
