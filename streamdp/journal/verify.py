@@ -21,7 +21,7 @@ def verify(path: str | Path) -> list[str]:
 
     Checks the file's pages and access, that time points follow each other, that charges and records fit the ledger's
     terms in every window of its history (decisions in every window that a sparse vector meets), that every release has
-    its entry and every job its one charge, that stored bytes match their hashes, and that all of it is what was chained.
+    its entry and every job its one charge, that stored bytes match their hashes, and that all of it was chained.
     Raises JournalError when the file cannot be read as a journal at all.
     """
     problems = _access(Path(path).resolve())  # before opening, which may create files beside it

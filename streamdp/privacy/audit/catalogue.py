@@ -33,7 +33,8 @@ _USED_UP = {
     *("dsft, horizon", "dsat, horizon", "dsat_w, window", "ba, window"),
     *("efpa", "hierarchical", "laplace", "merged", "privelet", "psd"),
     *("kmeans, dplloyd", "kmeans, dplloyd_impr", "kmeans, eugkm", "kmeans, hybrid", "kmeans, mkm", "kmeans, pruned"),
-    "kmeans, ugkm",
+    *("kmeans, ugkm", "personalized, histogram", "personalized, range_counts", "personalized, mean"),
+    *("personalized, sum", "personalized, kmeans"),
 }
 
 # Positives of the variants, and most releases of the stream rules: small, so that the figures are easy to check.
@@ -95,6 +96,7 @@ def _traced() -> list[Subject]:
         **{f"kmeans, {method}": _later(traced.kmeans, method) for method in traced.KMEANS_METHODS},
         **{f"copula, {method}": _later(traced.copula, method) for method in traced.COPULA_METHODS},
         **{f"privpfc, {name}": _later(traced.privpfc, name) for name in ("permute_and_flip", "exponential")},
+        **{f"personalized, {target}": _later(traced.personalized, target) for target in traced.TARGETS},
     }
     return [
         Subject(TRACED, name, CLAIM, measure, Verdict.WITHIN, ratio=1 if name in _USED_UP else None)

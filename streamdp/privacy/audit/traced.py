@@ -30,6 +30,7 @@ ROWS = 300
 
 KMEANS_METHODS = ("auto", "dplloyd", "dplloyd_impr", "eugkm", "hybrid", "mkm", "pruned", "refined", "ugkm")
 COPULA_METHODS = ("kendall", "mle", "hybrid")
+TARGETS = ("histogram", "range_counts", "mean", "sum", "kmeans", "logistic_regression", "linear_svm")
 DISTANCE: dict[str, Any] = {"releases": 4, "threshold": 200}
 STRATEGIES: list[tuple[str, str, dict[str, Any]]] = [
     ("auto", "horizon", {}),
@@ -174,3 +175,46 @@ def privpfc(selection: str) -> Measurement:
     place = np.arange(ROWS)
     codes = np.stack([place % 16, place % 4, (place % 16 > 7).astype(np.int64)], axis=1)
     return Measurement(max(_with_one_more(run, codes, [[0, 0, 1], [15, 3, 0], [8, 1, 1]], seed) for seed in (1, 2)))
+
+
+def personalized(target: str) -> Measurement:
+    """A personalised statistic of two columns; neighbours have a row more, of a user of each class.
+
+    The loss is in units of that user's own epsilon, by every mechanism but `sampling`, whose rows by class say what
+    it costs to take part by chance.
+    """
+    from streamdp.jobs import personalized as targets
+    from streamdp.privacy.audit.by_class import CLASSES, MECHANISMS
+
+    bounds = ([0.0, -1.0], [10.0, 1.0])
+    made: Mapping[str, Any] = {
+        "histogram": targets.Histogram((11, 2)),
+        "range_counts": targets.RangeCounts([{0: (0, 4)}, {0: (3, 9), 1: (0, 1)}], {0: (0, 10), 1: (-1, 1)}),
+        "mean": targets.Mean(bounds),
+        "sum": targets.Sum(bounds),
+        "kmeans": targets.Clusters(3, bounds),
+        "logistic_regression": targets.LogisticRegression(bounds, classes=(0, 1)),
+        "linear_svm": targets.LinearSVM(bounds, classes=(0, 1)),
+    }
+    place = np.arange(ROWS)
+    levels = place % len(CLASSES)
+    # The last column says whose row it is, by class, and the one before it is the label of classifiers.
+    table = np.stack([place % 11, place % 2, place % 11 > 5, levels], axis=1).astype(np.float64)
+    preferences = targets.Preferences.of_levels(list(CLASSES.values()), [ROWS // 3] * 3)
+
+    def traced(mechanism: str, level: int, epsilon: Fraction) -> float:
+        def run(rows: npt.NDArray[np.float64], source: NoiseSource) -> None:
+            model = targets.Personalized(made[target], preferences, mechanism, rounds=2, smallest=10, source=source)
+            model.fit_levels(rows[:, :2], rows[:, 2].astype(np.int64), rows[:, 3].astype(np.uint8))
+
+        rows = [[0, 0, 0, level], [10, 1, 1, level], [4, 0, 0, level], [10, -1, 0, level]]
+        return _with_one_more(run, table, rows, seed=1) / float(epsilon)
+
+    mechanisms = [mechanism for mechanism in MECHANISMS if mechanism != "sampling"]
+    return Measurement(
+        max(
+            traced(mechanism, level, epsilon)
+            for mechanism in mechanisms
+            for level, epsilon in enumerate(CLASSES.values())
+        )
+    )
