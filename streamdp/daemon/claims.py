@@ -19,12 +19,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from streamdp.config import StreamConfig
-from streamdp.daemon.outputs import newest
+from streamdp.daemon.outputs import OWNERS, newest
 from streamdp.errors import StreamdpError
 from streamdp.journal import Commit, Journal, StoredMessage
 from streamdp.transport.base import Message, TopicSpec, Transport, Writer
 
-OWNERS = "streamdp.owners"
 FORMAT = 2
 
 ADVICE = (
@@ -68,6 +67,11 @@ class Owners:
             for place in self._places
             for key, message in newest(place, OWNERS, self._keys).items()
         ]
+
+    def on_output(self) -> dict[bytes, bytes | None]:
+        """The entries that publications write anew, by key, as they are now."""
+        found = newest(self._target, OWNERS, self._keys)
+        return {key: found[key].value if key in found else None for key in self._keys}
 
     def is_ours(self, entry: Entry) -> bool:
         """Whether it is this journal's, and not of a copy of it that went on."""

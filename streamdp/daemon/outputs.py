@@ -11,6 +11,8 @@ from streamdp.transport.base import Message, Reader, TopicPartition, TopicSpec, 
 
 # A restart looks at this many of the newest messages; older ones were looked at by earlier starts.
 TAIL = 1_000
+OWNERS = "streamdp.owners"
+"""The register of owners (claims.py)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +73,12 @@ def tail(transport: Transport, topic: str, count: int = TAIL) -> list[Message]:
 def newest(transport: Transport, topic: str, keys: Collection[bytes]) -> dict[bytes, Message]:
     """The newest message of each key that has one, in a topic with one partition.
 
-    Reads back from the end only until all are found: a register that many write grows between two compactions.
+    Reads back from the end only until all are found: a register that many write grows between two compactions. The end
+    is the high watermark: what others have under way must not hide what is committed behind it, so it is waited for.
     """
     partition = TopicPartition(topic, 0)
     begin = transport.begin_offsets([topic])[partition]
-    end = transport.end_offsets([topic])[partition]
+    end = transport.high_watermarks([topic])[partition]
     found: dict[bytes, Message] = {}
     reach = 64
     while begin < end and len(found) < len(keys):

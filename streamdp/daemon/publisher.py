@@ -10,12 +10,12 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from streamdp.daemon import steps
-from streamdp.daemon.outputs import read_head, rows_topics, tail
+from streamdp.daemon.outputs import OWNERS, newest, read_head, rows_topics, tail
 from streamdp.engine import Topics
 from streamdp.ingest.dead_letters import absent_letters
 from streamdp.journal import StoredMessage, message_digest
@@ -41,6 +41,11 @@ class _Publication:
     sequences: tuple[int, ...] = ()
 
     @cached_property
+    def register(self) -> dict[bytes, bytes | None]:
+        """Its entries for the register of owners."""
+        return {each.key: each.value for each in self.messages if each.topic == OWNERS and each.key is not None}
+
+    @cached_property
     def nbytes(self) -> int:
         return sum(len(message.value or b"") + len(message.key or b"") for message in self.messages)
 
@@ -48,7 +53,8 @@ class _Publication:
 class Publisher:
     """The only user of the output's writer once a stream runs. It closes the writer.
 
-    `last_point` is the last point the outputs hold. As a `Writer` it takes dead letters, and returns at once.
+    `last_point` is the last point the outputs hold, `register` the entries of the register of owners there, by key, as
+    this daemon wrote or found them (None: no entry). As a `Writer` it takes dead letters, and returns at once.
     """
 
     def __init__(
@@ -59,11 +65,13 @@ class Publisher:
         writer: Writer,
         last_point: int,
         observer: Observer | None = None,
+        register: Mapping[bytes, bytes | None] | None = None,
     ) -> None:
         self._observer = observer or Observer()
         self._target, self._topics, self._identity = target, topics, identity
         self._writer: Writer | None = writer
         self._last_point = last_point
+        self._register = dict(register or {})
         self._last_sequence = 0
         self._is_lost = False
         self._changed = threading.Condition()
@@ -181,6 +189,7 @@ class Publisher:
                     self._target.ensure_topics(rows)
                 if self._writer is None:
                     self._writer = self._target.writer(self._identity)
+                    self._require_alone(publication)
                     messages = self._absent(publication)
                 if messages:
                     self._append(messages, publication.time_point is not None)
@@ -196,6 +205,7 @@ class Publisher:
             log.warning("the output answers again")
         if publication.time_point is not None:
             self._last_point = publication.time_point
+            self._register |= publication.register
         return True
 
     def _append(self, messages: list[Message], is_point: bool) -> None:
@@ -218,11 +228,17 @@ class Publisher:
             writer, self._writer = self._writer, None
             writer.close()
 
-    def _absent(self, publication: _Publication) -> list[Message]:
-        """What of it the topics do not hold. A transaction is there wholly or not at all, and nobody else writes them.
+    def _require_alone(self, publication: _Publication) -> None:
+        """A new writer has fenced any other daemon. If one published meanwhile, this one must not go on.
 
-        The new writer has fenced any other daemon. If one published meanwhile, this one must not go on.
+        The register tells also after a horizon's end, where the head no longer moves.
         """
+        for key, found in newest(self._target, OWNERS, self._register).items() if self._register else ():
+            if found.value not in (self._register[key], publication.register.get(key)):
+                raise Fenced("another copy of this daemon's journal has published meanwhile")
+
+    def _absent(self, publication: _Publication) -> list[Message]:
+        """What of it the topics do not hold. A transaction is there wholly or not at all; nobody else writes them."""
         if publication.time_point is None:
             return absent_letters(self._target, publication.messages)
         topic = publication.messages[0].topic

@@ -85,6 +85,7 @@ def open_journal(config: StreamConfig, source: Transport, target: Transport) -> 
             releases = getattr(histogram.parameters, "releases", None)
             purpose = histogram.strategy + (f", at most {releases} releases" if releases else "")
             journal.reserve(histogram.name, config.share(histogram) * config.epsilon, purpose)
+        journal.keep_settings(promised(config))
     except BaseException:
         journal.close()
         raise
@@ -130,7 +131,7 @@ def start(
         since = now_ms()
         not_due = journal.unpublished_points()
         last_out = not_due[0] - 1 if not_due else journal.last_time_point
-        publisher = Publisher(target, topics, owners.identity, writer, last_out, observer)
+        publisher = Publisher(target, topics, owners.identity, writer, last_out, observer, owners.on_output())
         if isinstance(dead_letters, DeadLetterTopic):
             dead_letters.use(publisher)
         steps.reach("start.recovered")

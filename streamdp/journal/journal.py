@@ -103,9 +103,9 @@ class Journal(JournalReader):
                 schema.require_readable(connection, resolved)
             journal = cls(resolved, connection, lock, step, source or SystemSource())
             journal._require_ours(input_identity, output_identity)
-            journal._keep_settings(settings, may_shorten)
+            journal._require_same(settings, may_shorten)
             if journal.ledger.terms != terms:
-                raise JournalMismatch(f"journal {resolved} was begun under other terms. Restore the settings of then")
+                raise JournalMismatch(f"journal {resolved} was begun under other terms; give back the old guarantee")
             return journal
         except BaseException:
             if connection is not None:
@@ -140,6 +140,17 @@ class Journal(JournalReader):
                 "INSERT INTO reservations VALUES (?, ?, ?)", (owner, to_text(reservation.epsilon), purpose)
             )
         return reservation
+
+    def keep_settings(self, settings: Mapping[str, Any]) -> None:
+        """Remember what is promised from the next time point on, once nothing about it was refused."""
+        newest = self.settings(self._last + 1)
+        fresh = [(name, value) for name, value in settings.items() if name not in newest or newest[name] != value]
+        if fresh:
+            with self._transaction("settings") as connection:
+                connection.executemany(
+                    "INSERT INTO settings (name, value, since) VALUES (?, ?, ?)",
+                    ((name, json.dumps(value), self._last + 1) for name, value in fresh),
+                )
 
     def record_opening(self, opening: Opening) -> None:
         """Remember how the stream began, once."""
@@ -292,8 +303,8 @@ class Journal(JournalReader):
                 "output back"
             )
 
-    def _keep_settings(self, asked: Mapping[str, Any], may_shorten: Collection[str]) -> None:
-        """Refuses what may not change, and remembers what is new."""
+    def _require_same(self, asked: Mapping[str, Any], may_shorten: Collection[str]) -> None:
+        """Refuses what may not change."""
         held = self.settings(max(1, self._last))
         for name, value in asked.items():
             if name not in held or value == held[name]:
@@ -308,14 +319,6 @@ class Journal(JournalReader):
                 raise JournalMismatch(
                     f"{name} is {json.dumps(held[name])} and may only become shorter under a ledger; found "
                     f"{json.dumps(value)}. Put the old value back, or give a smaller one"
-                )
-        newest = self.settings(self._last + 1)
-        fresh = [(name, value) for name, value in asked.items() if name not in newest or newest[name] != value]
-        if fresh:
-            with self._transaction("settings") as connection:
-                connection.executemany(
-                    "INSERT INTO settings (name, value, since) VALUES (?, ?, ?)",
-                    ((name, json.dumps(value), self._last + 1) for name, value in fresh),
                 )
 
 

@@ -31,32 +31,41 @@ class NoisySum:
 class ThresholdNoise:
     """A sparse vector begins and draws its threshold noise, which stays secret. The answer is that integer.
 
-    Comparisons `by_sparse_vector` that follow are against this noise, until the next one begins. A user who moves every
-    answer by at most 1 costs its bits at most `1 / scale + turns / query_scale`. `turns` is twice the number of
-    positives, or that number where all answers move the same way.
+    A user who moves every answer by at most 1 costs its bits at most `1 / scale + turns / query_scale`, as long as no
+    more than `positives` are "above".
     """
 
     scale: Fraction
     query_scale: Fraction
-    turns: int
+    positives: int
+    monotone: bool
+
+    @property
+    def turns(self) -> int:
+        """Twice the positives, or as many where all answers move the same way."""
+        return self.positives if self.monotone else 2 * self.positives
 
     @property
     def public(self) -> Hashable:
-        return "threshold noise", self.scale, self.query_scale, self.turns
+        return "threshold noise", self.scale, self.query_scale, self.positives, self.monotone
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Whether `value`, with discrete Laplace noise of `scale`, reaches a public threshold. The answer is that bit."""
+    """Whether `value`, with discrete Laplace noise of `scale`, reaches a public threshold. The answer is that bit.
+
+    One that a sparse vector makes names how that began, and its threshold noise.
+    """
 
     value: int
     threshold: int
     scale: Fraction
-    by_sparse_vector: bool = False
+    vector: ThresholdNoise | None = None
+    threshold_noise: int = 0
 
     @property
     def public(self) -> Hashable:
-        return "comparison", self.scale, self.threshold, self.by_sparse_vector
+        return "comparison", self.scale, self.threshold, None if self.vector is None else self.vector.public
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,6 +90,10 @@ class RowDraws:
 
     bound: int
     rows: int
+
+    @property
+    def public(self) -> Hashable:
+        return "row draws", self.bound
 
 
 Query: TypeAlias = NoisySum | ThresholdNoise | Comparison | Selection | RowDraws

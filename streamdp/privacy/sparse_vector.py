@@ -36,7 +36,7 @@ def noise_scales(epsilon: Fraction, sensitivity: int, positives: int, monotone: 
     `epsilon` is split exactly into `ea + eb` near `1 : (2c)^(2/3)`, which minimises the variance of their difference;
     the scales are `D / ea` and `2cD / eb`. Monotone queries (all answers move the same way) have `c` in place of `2c`.
     """
-    turns = _turns(positives, monotone)
+    turns = positives if monotone else 2 * positives
     weight = Fraction(_cube_root(turns**2 * _SPLIT_DENOMINATOR**3), _SPLIT_DENOMINATOR)
     threshold_epsilon = epsilon / (1 + weight)
     query_epsilon = epsilon - threshold_epsilon
@@ -74,10 +74,7 @@ class SparseVector:
         self._remaining = self.positives
         self._rho = 0
         if self.positives:
-            self._rho = self._source.answer(
-                ThresholdNoise(self.threshold_scale, self.query_scale, _turns(self.positives, self.monotone)),
-                lambda: self._draw(self.threshold_scale),
-            )
+            self._rho = self._source.answer(self._beginning, lambda: self._draw(self.threshold_scale))
 
     def _describe(
         self, epsilon: Fraction, sensitivity: int, positives: int, monotone: bool, source: NoiseSource | None
@@ -126,7 +123,7 @@ class SparseVector:
                 "this sparse vector has given all the positive answers that were paid for; create and charge a new one"
             )
         is_above = self._source.answer(
-            Comparison(integer_answer, integer_threshold, self.query_scale, by_sparse_vector=True),
+            Comparison(integer_answer, integer_threshold, self.query_scale, self._beginning, self._rho),
             lambda: integer_answer + self._draw(self.query_scale) - self._rho >= integer_threshold,
         )
         if is_above:
@@ -166,6 +163,10 @@ class SparseVector:
             f"monotone={self.monotone}, remaining={self._remaining})"
         )
 
+    @property
+    def _beginning(self) -> ThresholdNoise:
+        return ThresholdNoise(self.threshold_scale, self.query_scale, self.positives, self.monotone)
+
     def _draw(self, scale: Fraction) -> int:
         return int(discrete_laplace(scale, 1, self._source)[0])
 
@@ -185,10 +186,6 @@ def _ceiling(threshold: SupportsIndex | Fraction | float) -> int:
         return math.ceil(threshold)
     except (ValueError, OverflowError):
         raise ValueError("a threshold must be a finite number") from None
-
-
-def _turns(positives: int, monotone: bool) -> int:
-    return positives if monotone else 2 * positives
 
 
 def _cube_root(value: int) -> int:

@@ -11,7 +11,7 @@ import pytest
 
 from streamdp import messages
 from streamdp.daemon import publisher as module
-from streamdp.daemon.outputs import output_topics
+from streamdp.daemon.outputs import OWNERS, output_topics
 from streamdp.daemon.publisher import Publisher
 from streamdp.engine import Topics
 from streamdp.ingest import DeadLetterTopic, Decoded
@@ -127,6 +127,29 @@ def test_another_daemon_that_published_meanwhile_ends_this_one(log):
     publisher = Publisher(log, TOPICS, "me", log.writer("me"), 0)
     publisher.publish(point(1))
     with pytest.raises(Fenced, match="hold time point 2"):
+        wait(publisher)
+    publisher.close()
+    assert len(values(log, TOPICS.head)) == 1
+
+
+@pytest.mark.parametrize("what", ["a point", "dead letters"])
+def test_the_register_tells_of_another_daemon_too(log, what):
+    """After a horizon's end the head does not move, and results of another copy look like nothing at all."""
+    log.ensure_topics([TopicSpec(OWNERS, cleanup="compact")])
+    writer = log.writer("other")
+    writer.append([Message(OWNERS, b"mine", key=b"input")])
+    log.plan = ["well", "not sent"]
+    publisher = Publisher(log, TOPICS, "me", log.writer("me"), 0, register={b"input": b"mine"})
+    publisher.publish(point(1), [Message(OWNERS, b"mine, at point 1", key=b"input")])
+    wait(publisher)
+    log.plan = ["well", "not sent"]
+    writer.append([Message(OWNERS, b"a copy's", key=b"input")])
+    writer.close()
+    if what == "a point":
+        publisher.publish(point(2), [Message(OWNERS, b"mine, at point 2", key=b"input")])
+    else:
+        letters(publisher, 0, 3)
+    with pytest.raises(Fenced, match="another copy"):
         wait(publisher)
     publisher.close()
     assert len(values(log, TOPICS.head)) == 1

@@ -15,6 +15,7 @@ from streamdp.daemon.wiring import open_input, open_output
 from streamdp.ingest.dead_letters import DeadLetterFile
 from streamdp.journal import JournalMismatch, PointCommit
 from streamdp.population import write_checkpoint
+from streamdp.privacy import BudgetExceeded
 from streamdp.transport.base import Message
 
 
@@ -63,6 +64,45 @@ def test_what_does_not_change_under_a_ledger(tmp_path, old, new, name):
             with pytest.raises(JournalMismatch, match=name.replace(".", r"\.")):
                 opened(stream.path)
     stream.path.write_text(text)
+    opened(stream.path)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "name"),
+    [
+        ("window = 20", "horizon = 20", "privacy.horizon|privacy.window"),
+        ("records_per_user = 2", "records_per_user = 3", "privacy.records_per_user"),
+        ("records_per_user = 2", "records_per_user = 1", "privacy.records_per_user"),
+    ],
+)
+def test_neither_the_kind_of_guarantee_nor_who_contributes_how_much_changes(tmp_path, old, new, name):
+    stream = Stream(tmp_path, strategy="auto", parameters="", guarantee="window = 20\nrecords_per_user = 2")
+    text = stream.path.read_text().replace("[input]\n", '[input]\nrecord_id = "number"\n')
+    stream.path.write_text(text)
+    opened(stream.path)
+    stream.path.write_text(text.replace(old, new, 1))
+    with pytest.raises(JournalMismatch, match=name):
+        opened(stream.path)
+
+
+def test_a_start_that_was_refused_promised_nothing(tmp_path):
+    """A histogram for which there is no room may be tried again with a smaller share."""
+    stream = Stream(tmp_path)
+    text = stream.path.read_text().replace('share = "0.5"', 'share = "0.4"')
+    stream.path.write_text(text)
+    opened(stream.path)
+    with (
+        closing(open_input(stream.config)) as source,
+        closing(open_output(stream.config)) as target,
+        closing(open_journal(stream.config, source, target)) as journal,
+    ):
+        journal.commit_point(PointCommit(1, 0, 100, cut=None, status="missed"))
+        journal.reserve("elsewhere", "0.15", "what another histogram holds")
+    more = '[[histogram]]\nname = "new"\nattributes = ["age"]\nshare = "{}"\n'
+    stream.path.write_text(text + more.format("0.2"))
+    with pytest.raises(BudgetExceeded):
+        opened(stream.path)
+    stream.path.write_text(text + more.format("0.05"))
     opened(stream.path)
 
 

@@ -23,7 +23,11 @@ SETTINGS: dict[str, Any] = {
 
 
 def open_journal(path: Path, **changed: Any) -> Journal:
-    return Journal.create_or_open(path, **{**SETTINGS, **changed})
+    """As a start does, which keeps the settings when nothing was refused."""
+    given = {**SETTINGS, **changed}
+    journal = Journal.create_or_open(path, **given)
+    journal.keep_settings(given["settings"])
+    return journal
 
 
 def fresh_point(time_point: int, cells: int = 4, epsilon: Fraction = Fraction(1, 20), **changed: Any) -> PointCommit:

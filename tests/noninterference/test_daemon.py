@@ -93,7 +93,8 @@ class Answered(JobStream):
             states = journal.engine_state()
             jobs = journal.jobs()
         return {
-            "asked": (self.directory / "asked").read_text(),
+            "asked": self.asked("__main__"),
+            "asked by jobs": self.asked("__mp_main__"),
             "topics": {topic: self.outputs(topic) for topic in TOPICS},
             "charges": charges,
             "states": states,
@@ -101,6 +102,10 @@ class Answered(JobStream):
             "log": self.masked_log(),
             "codes": self.codes,
         }
+
+    def asked(self, process: str) -> list[str]:
+        """What the daemon asked, or its workers; between the two there is no order."""
+        return [line for line in (self.directory / "asked").read_text().splitlines() if line.startswith(process + " ")]
 
     def masked_log(self) -> str:
         """Ports are the system's choice, and the directory is the test's."""

@@ -15,10 +15,11 @@ from datasets import PAIRS, POINT_MS, Dataset, crowd, nobody
 from streamdp import messages
 from streamdp.config import load
 from streamdp.daemon.start import terms_of
-from streamdp.engine import Action, Charge, PointClosed, Publish, SaveState, StoreRelease
+from streamdp.engine import Action, Charge, Engine, Plan, PointClosed, Publish, SaveState, StoreRelease
 from streamdp.pipeline import Pipeline
 from streamdp.privacy import Ledger
 from streamdp.privacy import ledger as ledgers
+from streamdp.strategies import Decision, StreamStrategy
 from streamdp.transport.batch import Blobs, RecordBatch
 
 CONFIG = """\
@@ -214,6 +215,45 @@ def compare(case: Case, pair: tuple[Dataset, Dataset], tmp_path: Path) -> tuple[
 @pytest.mark.parametrize("name", CASES)
 def test_nothing_but_the_answers_decides_what_leaves(name: str, pair: str, tmp_path: Path) -> None:
     compare(CASES[name], PAIRS[pair], tmp_path)
+
+
+def threshold_peeks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The published threshold plus the true count mod 7."""
+    step = StreamStrategy.step
+
+    def peeking(self: StreamStrategy, counts: Any) -> Decision:
+        decision = step(self, counts)
+        return replace(decision, threshold=(decision.threshold or 0) + int(counts.sum()) % 7)
+
+    monkeypatch.setattr(StreamStrategy, "step", peeking)
+
+
+def forecast_peeks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A forecast plus the parity of a count."""
+    step = StreamStrategy.step
+
+    def peeking(self: StreamStrategy, counts: Any) -> Decision:
+        decision = step(self, counts)
+        return replace(decision, counts=decision.counts + counts[0] % 2) if decision.foreseen else decision
+
+    monkeypatch.setattr(StreamStrategy, "step", peeking)
+
+
+def header_peeks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A field of the header that follows a count."""
+    header = Engine._header
+
+    def peeking(self: Engine, plan: Plan, *rest: Any) -> dict[str, Any]:
+        return {**header(self, plan, *rest), "busy": bool(self._counts[plan.name].sum() > 150)}
+
+    monkeypatch.setattr(Engine, "_header", peeking)
+
+
+@pytest.mark.parametrize("peek", [threshold_peeks, forecast_peeks, header_peeks])
+def test_what_peeks_is_seen(peek: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    peek(monkeypatch)
+    with pytest.raises(AssertionError):
+        compare(CASES["auto, window"], PAIRS["growing against shrinking"], tmp_path)
 
 
 @pytest.mark.slow

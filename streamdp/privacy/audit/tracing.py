@@ -13,7 +13,7 @@ that do not have the scale that was asked for (the rows about draws do).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from fractions import Fraction
 from typing import Any, TypeVar
 
@@ -52,7 +52,10 @@ def _loss(run: Callable[[Data, NoiseSource], Any], recorder: _Recorder, neighbou
         return math.inf
     if len(replayer.queries) != len(recorder.queries):
         return math.inf
-    return _total(recorder.queries, replayer.queries)
+    total = _Total()
+    for here, there, answer in zip(recorder.queries, replayer.queries, recorder.answers, strict=True):
+        total.add(here, there, answer)
+    return total.loss
 
 
 class _Diverged(Exception):
@@ -103,38 +106,62 @@ class _Replayer(_Recorder):
     def _settle(self, query: Query, run: Callable[[], Any]) -> Any:
         place = len(self.queries)
         known = self._recorded.queries
-        if place >= len(known) or isinstance(query, RowDraws) or _public(known[place]) != query.public:
+        if place >= len(known) or known[place].public != query.public:
             raise _Diverged
         return self._recorded.answers[place]
 
 
-def _public(query: Query) -> Any:
-    return None if isinstance(query, RowDraws) else query.public
+class _Total:
+    """The sum of the losses of all steps. Infinite where a sparse vector did what nobody paid for: it was not begun, or
+    said "above" too often."""
 
+    def __init__(self) -> None:
+        self._exact, self._selections = Fraction(0), 0.0
+        self._vectors: dict[Hashable, _Vector] = {}
+        self._is_unpaid = False
 
-def _total(here: list[Query], there: list[Query]) -> float:
-    exact, selections = Fraction(0), 0.0
-    vector: ThresholdNoise | None = None
-    moved = 0
-    for query, other in zip(here, there, strict=True):
-        match query, other:
+    @property
+    def loss(self) -> float:
+        if self._is_unpaid:
+            return math.inf
+        return float(self._exact + sum(vector.loss for vector in self._vectors.values())) + self._selections
+
+    def add(self, here: Query, there: Query, answer: Any) -> None:
+        match here, there:
             case NoisySum(), NoisySum():
-                exact += int(np.abs(query.exact.astype(object) - other.exact.astype(object)).sum()) / query.scale
+                moved = np.abs(here.exact.astype(object) - there.exact.astype(object)).sum()
+                self._exact += int(moved) / here.scale
             case ThresholdNoise(), _:
-                exact += _sparse_vector_loss(vector, moved)
-                vector, moved = query, 0
-            case Comparison(), Comparison() if query.by_sparse_vector:
-                moved = max(moved, abs(query.value - other.value))
+                # Vectors are told apart by their noise. One that ends and one that begins may have the same.
+                if ended := self._vectors.pop((here, answer), None):
+                    self._exact += ended.loss
+                self._vectors[here, answer] = _Vector(here)
+            case Comparison(vector=None), Comparison():
+                self._exact += abs(here.value - there.value) / here.scale
             case Comparison(), Comparison():
-                exact += abs(query.value - other.value) / query.scale
+                vector = self._vectors.get((here.vector, here.threshold_noise))
+                self._is_unpaid |= vector is None or not vector.answered(abs(here.value - there.value), answer)
             case Selection(), Selection():
-                selections += _selection_loss(query, other)
-    return float(exact + _sparse_vector_loss(vector, moved)) + selections
+                self._selections += _selection_loss(here, there)
 
 
-def _sparse_vector_loss(vector: ThresholdNoise | None, moved: int) -> Fraction:
-    """Of all its bits together, when no answer moved by more than `moved`."""
-    return Fraction(0) if vector is None else moved * (1 / vector.scale + vector.turns / vector.query_scale)
+class _Vector:
+    """A sparse vector, and how far its answers moved."""
+
+    def __init__(self, begun: ThresholdNoise) -> None:
+        self._begun = begun
+        self._moved = self._above = 0
+
+    def answered(self, moved: int, is_above: bool) -> bool:
+        """Whether this answer was paid for."""
+        self._moved = max(self._moved, moved)
+        self._above += is_above
+        return self._above <= self._begun.positives
+
+    @property
+    def loss(self) -> Fraction:
+        """Of all its bits together."""
+        return self._moved * (1 / self._begun.scale + self._begun.turns / self._begun.query_scale)
 
 
 def _selection_loss(here: Selection, there: Selection) -> float:

@@ -63,6 +63,38 @@ def test_two_sparse_vectors_are_two_steps() -> None:
     assert traced_loss(run, [0, 500], [[0, 499]]) == pytest.approx(0.5)
 
 
+def test_two_that_are_open_at_once_are_two_steps_too() -> None:
+    def run(count: int, source: NoiseSource) -> None:
+        one, other = SparseVector(HALF, 1, 1, source=source), SparseVector(HALF, 1, 1, source=source)
+        one.above(count, 10_000)
+        other.above(count, 10_000)
+
+    assert traced_loss(run, 0, [1]) == pytest.approx(1)
+
+
+def test_a_sparse_vector_goes_on_after_a_restart_as_the_same_step() -> None:
+    def run(count: int, source: NoiseSource) -> None:
+        vector = SparseVector(HALF, 1, 1, source=source)
+        vector.above(count, 10_000)
+        SparseVector.from_state(vector.state(), source).above(count, 10_000)
+
+    assert traced_loss(run, 0, [1]) == pytest.approx(0.5)
+
+
+def test_what_a_sparse_vector_does_beyond_its_price_is_infinite() -> None:
+    def never_stops(count: int, source: NoiseSource) -> None:
+        state = SparseVector(HALF, 1, 1, source=source).state()
+        for _ in range(2):
+            SparseVector.from_state(state, source).above(count, -10_000)
+
+    def drawn_again(count: int, source: NoiseSource) -> None:
+        state = SparseVector(HALF, 1, 1, source=source).state()
+        SparseVector.from_state(state | {"rho": state["rho"] + 1}, source).above(count, 0)
+
+    assert traced_loss(never_stops, 0, [1]) == math.inf
+    assert traced_loss(drawn_again, 0, [1]) == math.inf
+
+
 @pytest.mark.parametrize("select", [exponential_mechanism, permute_and_flip])
 def test_a_selection_loses_at_most_its_epsilon_and_nearly_that(select) -> None:
     """One of many equal candidates gains and the others lose what they may."""
