@@ -121,14 +121,19 @@ def test_an_old_copy_of_the_journal(stream, tmp_path):
 
 @pytest.mark.parametrize(
     ("elsewhere", "said"),
-    [('[output]\nprefix = "two"\n', "output.prefix"), ('[output.log]\npath = "log"\n', "log or cluster")],
+    [
+        ('[output]\nprefix = "two"\n', "output.prefix"),
+        ('[output.log]\npath = "log"\n', "log or cluster"),
+        ('[output.kafka]\nbootstrap.servers = "{other}"\n', "log or cluster"),
+    ],
 )
-def test_an_old_copy_that_would_publish_elsewhere(stream, tmp_path, elsewhere, said):
+def test_an_old_copy_that_would_publish_elsewhere(stream, request, tmp_path, elsewhere, said):
     stream.run_until(points=3)
     copy_journal(stream, tmp_path / "copy")
     stream.run_until(points=3)
     restore_journal(stream, tmp_path / "copy")
-    stream.path.write_text(stream.path.read_text() + elsewhere)
+    other = request.getfixturevalue("own_broker").addresses.plain if "{other}" in elsewhere else None
+    stream.path.write_text(stream.path.read_text() + elsewhere.format(other=other))
     assert said in refused(stream)
 
 

@@ -118,14 +118,14 @@ def test_points_wait_for_the_transaction_and_then_hold_everybody(stream, is_comm
     with transaction(stream) as producer:
         feed_others(stream)
         fed = now_ms()
-        time.sleep(3)
+        time.sleep(5)
         before = stream.last_published()
         ended = now_ms()
         producer.commit_transaction() if is_committed else producer.abort_transaction()
         closes(stream, daemon, ended)
     stop(stream, daemon)
     waited = closed_between(stream, fed, ended)
-    assert len(waited) >= 2
+    assert waited, "a point in ten was not missed"
     assert before < waited[0].time_point, "none of them leaves while the transaction is open"
     assert {point.cut[TopicPartition(stream.topic, 0)] for point in waited} == {1 + OTHERS}, "the high watermark"
     found = wards(stream)
@@ -139,18 +139,18 @@ def test_points_that_close_meanwhile_have_cuts_of_their_own(stream):
     with transaction(stream) as producer:
         feed_others(stream)
         first = now_ms()
-        time.sleep(1.2)
+        time.sleep(5)
         second = now_ms()
         feed_others(stream, "east")
         third = now_ms()
-        time.sleep(1.2)
+        time.sleep(5)
         ended = now_ms()
         producer.commit_transaction()
         closes(stream, daemon, ended)
     stop(stream, daemon)
     found = wards(stream)
     early, late = closed_between(stream, first, second), closed_between(stream, third, ended)
-    assert early and late
+    assert early and late, "of ten points each one was not missed"
     assert [found[point.time_point] for point in early] == [[OTHERS, 1, 0, 0]] * len(early)
     assert [found[point.time_point] for point in late] == [[0, 1, OTHERS, 0]] * len(late)
     stream.check()
