@@ -48,7 +48,8 @@ def clear_errors(path: Path) -> Iterator[None]:
 
 
 def _translated(path: Path, error: sqlite3.Error) -> JournalError:
-    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF  # the low byte is the primary code
+    # The low byte is the primary code. What Python cannot decode has none: bytes were changed.
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
     if code == sqlite3.SQLITE_FULL:
         return JournalFull(
             f"journal {path}: no room on its disk. Nothing of the last step was kept; free some space and start again"
@@ -66,7 +67,8 @@ def _translated(path: Path, error: sqlite3.Error) -> JournalError:
         return JournalLocked(f"journal {path} is held by another program; close whatever else has it open")
     if code == sqlite3.SQLITE_IOERR:
         return JournalError(f"journal {path}: the disk failed to read or write; check it, then start again")
-    return JournalError(f"journal {path}: {error}")
+    # Never the text: where a stored text is no longer text, it quotes it.
+    return JournalError(f"journal {path}: {error.sqlite_errorname} of SQLite; `streamdp journal verify` tells more")
 
 
 def _unwritable(path: Path) -> JournalError:
