@@ -208,10 +208,11 @@ class JournalReader:
     def engine_state(self) -> dict[str, dict[str, Any]]:
         """The newest state of every strategy, each compared with its digest: it decides what is asked next."""
         states = {}
-        for histogram, text, digest in self.rows("SELECT * FROM engine_state"):
-            if hashlib.sha256(text.encode()).digest() != digest:
-                raise self.damaged(f"the state of the histogram {histogram!r} is not what was written")
-            states[histogram] = json.loads(text)
+        with self._readable("a state"):
+            for histogram, text, digest in self.rows("SELECT * FROM engine_state"):
+                if hashlib.sha256(text.encode()).digest() != digest:
+                    raise self.damaged(f"the state of the histogram {histogram!r} is not what was written")
+                states[histogram] = json.loads(text)
         return states
 
     def last_release(self, histogram: str) -> StoredRelease | None:
@@ -262,7 +263,13 @@ class JournalReader:
     def _readable(self, what: str) -> Iterator[None]:
         try:
             yield
-        except (ValueError, TypeError, LookupError, ArithmeticError):  # whose texts may quote what is stored
+        except (
+            ValueError,
+            TypeError,
+            AttributeError,
+            LookupError,
+            ArithmeticError,
+        ):  # whose texts may quote what is stored
             raise self.damaged(f"{what} cannot be read") from None
 
     def damaged(self, what: str) -> JournalCorrupted:
