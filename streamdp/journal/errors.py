@@ -41,6 +41,8 @@ def clear_errors(path: Path) -> Iterator[None]:
         yield
     except sqlite3.Error as error:
         raise _translated(path, error) from error
+    except UnicodeDecodeError:  # of SQLite's own words on a damaged schema
+        raise _damaged(path) from None
     except PermissionError as error:
         raise _unwritable(path) from error
     except OSError as error:
@@ -48,7 +50,8 @@ def clear_errors(path: Path) -> Iterator[None]:
 
 
 def _translated(path: Path, error: sqlite3.Error) -> JournalError:
-    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF  # the low byte is the primary code
+    # The low byte is the primary code. What Python cannot decode has none: bytes were changed.
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
     if code == sqlite3.SQLITE_FULL:
         return JournalFull(
             f"journal {path}: no room on its disk. Nothing of the last step was kept; free some space and start again"
@@ -56,17 +59,22 @@ def _translated(path: Path, error: sqlite3.Error) -> JournalError:
     if code in _UNWRITABLE:
         return _unwritable(path)
     if code in _CORRUPTED:
-        return JournalCorrupted(
-            f"journal {path} is damaged or is no journal. Restore a backup; if it is older than what was published, "
-            "write the difference off (streamdp journal write-off)"
-        )
+        return _damaged(path)
     if code == sqlite3.SQLITE_CANTOPEN:
         return JournalError(f"journal {path} cannot be opened; check that it exists and that its folder is yours")
     if code == sqlite3.SQLITE_BUSY:
         return JournalLocked(f"journal {path} is held by another program; close whatever else has it open")
     if code == sqlite3.SQLITE_IOERR:
         return JournalError(f"journal {path}: the disk failed to read or write; check it, then start again")
-    return JournalError(f"journal {path}: {error}")
+    # Never the text: where a stored text is no longer text, it quotes it.
+    return JournalError(f"journal {path}: {error.sqlite_errorname} of SQLite; `streamdp journal verify` tells more")
+
+
+def _damaged(path: Path) -> JournalCorrupted:
+    return JournalCorrupted(
+        f"journal {path} is damaged or is no journal. Restore a backup; if it is older than what was published, write "
+        "the difference off (streamdp journal write-off)"
+    )
 
 
 def _unwritable(path: Path) -> JournalError:

@@ -101,6 +101,7 @@ class Journal(JournalReader):
                         digest_key=(source or SystemSource()).random_bytes(_DIGEST_KEY_BYTES),
                     )
                 schema.require_readable(connection, resolved)
+            _require_chained(JournalReader(resolved, connection))
             journal = cls(resolved, connection, lock, step, source or SystemSource())
             journal._require_ours(input_identity, output_identity)
             journal._require_same(settings, may_shorten)
@@ -364,6 +365,13 @@ def _begin(connection: sqlite3.Connection, **meta: Any) -> None:
     schema.create(connection)
     connection.executemany("INSERT INTO meta VALUES (?, ?)", meta.items())
     connection.execute("COMMIT")
+
+
+def _require_chained(journal: JournalReader) -> None:
+    """Before anything of it is used: whatever is no longer as it was written is found now."""
+    with journal.one_commit():
+        for problem in chain.problems(journal):
+            raise journal.damaged(problem)
 
 
 def _require_sound(point: PointCommit, expected: int) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from fractions import Fraction
 from pathlib import Path
@@ -26,6 +27,7 @@ from streamdp.journal.contents import (
     Point,
     StoredMessage,
     StoredRelease,
+    counts_digest,
     message_digest,
 )
 from streamdp.journal.errors import JournalCorrupted, JournalError, clear_errors
@@ -79,11 +81,13 @@ class JournalReader:
     @property
     def identity(self) -> Identity:
         found = self._meta()
-        return Identity(*(found[name] for name in Identity.__dataclass_fields__))
+        with self._readable("whose it is"):
+            return Identity(*(found[name] for name in Identity.__dataclass_fields__))
 
     @property
     def terms(self) -> Terms:
-        return Terms.from_state(json.loads(self._meta()["terms"]))
+        with self._readable("its terms"):
+            return Terms.from_state(json.loads(self._meta()["terms"]))
 
     @property
     def digest_key(self) -> bytes:
@@ -97,7 +101,8 @@ class JournalReader:
     def setting_changes(self) -> list[tuple[int, str, Any]]:
         """From which time point which setting has had which value, in order."""
         held = self.rows("SELECT since, name, value FROM settings ORDER BY id")
-        return [(since, name, json.loads(value)) for since, name, value in held]
+        with self._readable("the settings"):
+            return [(since, name, json.loads(value)) for since, name, value in held]
 
     # The chain of commits
 
@@ -171,14 +176,15 @@ class JournalReader:
         text = self._meta().get("opening")
         if text is None:
             return None
-        found = json.loads(text)
-        return Opening(
-            found["first_open"],
-            found["length"],
-            _cut(json.dumps(found["start"])),
-            _cut(json.dumps(found["backlog"])),
-            found["latest_ts"],
-        )
+        with self._readable("how the stream began"):
+            found = json.loads(text)
+            return Opening(
+                found["first_open"],
+                found["length"],
+                _cut(json.dumps(found["start"])),
+                _cut(json.dumps(found["backlog"])),
+                found["latest_ts"],
+            )
 
     def last_point(self) -> Point | None:
         found = self.points(self._last_time_point() - 1)
@@ -200,17 +206,28 @@ class JournalReader:
         return [(point.time_point, point.cut) for point in self.points(since) if point.cut is not None]
 
     def engine_state(self) -> dict[str, dict[str, Any]]:
-        return {histogram: json.loads(state) for histogram, state in self.rows("SELECT * FROM engine_state")}
+        """The newest state of every strategy, each compared with its digest: it decides what is asked next."""
+        states = {}
+        with self._readable("a state"):
+            for histogram, text, digest in self.rows("SELECT * FROM engine_state"):
+                if hashlib.sha256(text.encode()).digest() != digest:
+                    raise self.damaged(f"the state of the histogram {histogram!r} is not what was written")
+                states[histogram] = json.loads(text)
+        return states
 
     def last_release(self, histogram: str) -> StoredRelease | None:
         rows = self.rows(
-            "SELECT release_id, time_point, cells, counts FROM releases WHERE histogram = ? AND counts IS NOT NULL",
+            "SELECT release_id, time_point, cells, counts, sha256 FROM releases"
+            " WHERE histogram = ? AND counts IS NOT NULL",
             histogram,
         )
         if not rows:
             return None
-        release_id, time_point, cells, compressed = rows[0]
-        return StoredRelease(release_id, histogram, time_point, decompressed(compressed, cells))
+        release_id, time_point, cells, compressed, digest = rows[0]
+        counts = decompressed(compressed, cells)
+        if counts is None or counts_digest(counts) != digest:
+            raise self.damaged(f"the newest release of the histogram {histogram!r} is not what was written")
+        return StoredRelease(release_id, histogram, time_point, counts)
 
     # Messages
 
@@ -218,9 +235,9 @@ class JournalReader:
         """What is stored and not yet marked as published, in the order to publish it; of all points, or of some."""
         condition = "status = 'stored'"
         if first is None:
-            return [stored_message(row) for row in self.rows(f"{MESSAGES} WHERE {condition} ORDER BY sequence")]
+            return self._sound(self.rows(f"{MESSAGES} WHERE {condition} ORDER BY sequence"))
         query = f"{MESSAGES} WHERE {condition} AND time_point BETWEEN ? AND ? ORDER BY sequence"
-        return [stored_message(row) for row in self.rows(query, first, first if last is None else last)]
+        return self._sound(self.rows(query, first, first if last is None else last))
 
     def unpublished_points(self) -> list[int]:
         """The time points that have something stored and not yet marked, oldest first."""
@@ -230,7 +247,37 @@ class JournalReader:
     def messages(self, time_point: int) -> list[StoredMessage]:
         """The messages of one time point whose bytes are still kept, in order."""
         query = f"{MESSAGES} WHERE time_point = ? AND status != 'pruned' ORDER BY sequence"
-        return [stored_message(row) for row in self.rows(query, time_point)]
+        with self._readable("a message"):
+            return [stored_message(row) for row in self.rows(query, time_point)]
+
+    def _sound(self, rows: Iterable[tuple[Any, ...]]) -> list[StoredMessage]:
+        """The messages of these rows, on their way out: bytes that are not those that were stored are refused."""
+        with self._readable("a message"):
+            found = [stored_message(row) for row in rows]
+        for stored in found:
+            if message_digest(stored.message) != stored.sha256:
+                raise self.damaged(f"a message of time point {stored.time_point} is not what was written")
+        return found
+
+    @contextmanager
+    def _readable(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except (
+            ValueError,
+            TypeError,
+            AttributeError,
+            LookupError,
+            ArithmeticError,
+        ):  # whose texts may quote what is stored
+            raise self.damaged(f"{what} cannot be read") from None
+
+    def damaged(self, what: str) -> JournalCorrupted:
+        """Says what is no longer as it was written, and nothing of what it holds."""
+        return JournalCorrupted(
+            f"journal {self.path} is damaged: {what}. Restore a backup; if it is older than "
+            "what was published, write the difference off (streamdp journal write-off)"
+        )
 
     def knows(self, message: Message) -> bool:
         """True when these very bytes were stored here once, however long ago."""
@@ -240,18 +287,22 @@ class JournalReader:
 
     def jobs(self) -> list[Job]:
         """Every job and refused request, in the order they were decided on, without results."""
-        return [_job(row) for row in self.rows(f"SELECT {_JOB_COLUMNS}, NULL FROM jobs ORDER BY number")]
+        return self._jobs(self.rows(f"SELECT {_JOB_COLUMNS}, NULL FROM jobs ORDER BY number"))
 
     def job(self, job_id: str) -> Job | None:
         """The job of that id, or the newest refused request with it; without its result."""
         newest = "WHERE id = ? ORDER BY state = 'refused', number DESC LIMIT 1"
         rows = self.rows(f"SELECT {_JOB_COLUMNS}, NULL FROM jobs {newest}", job_id)
-        return _job(rows[0]) if rows else None
+        return self._jobs(rows)[0] if rows else None
 
     def jobs_under_way(self) -> list[Job]:
         """Jobs that are open, or whose outcome was not published yet, with their results."""
         query = f"SELECT {_JOB_COLUMNS}, result FROM jobs WHERE published_at IS NULL ORDER BY number"
-        return [_job(row) for row in self.rows(query)]
+        return self._jobs(self.rows(query))
+
+    def _jobs(self, rows: Iterable[tuple[Any, ...]]) -> list[Job]:
+        with self._readable("a job"):
+            return [_job(row) for row in rows]
 
     def job_ids(self) -> set[str]:
         """The ids of all jobs that were ever admitted."""
@@ -286,6 +337,13 @@ class JournalReader:
     def rows(self, query: str, *values: Any) -> list[Any]:
         with clear_errors(self.path):
             return self._connection.execute(query, values).fetchall()
+
+    def each(self, query: str, *values: Any) -> Iterator[Any]:
+        """The rows one by one, where there may be too many to hold."""
+        with clear_errors(self.path):
+            cursor = self._connection.execute(query, values)
+            while rows := cursor.fetchmany(1_000):
+                yield from rows
 
     # Inside
 
@@ -322,12 +380,13 @@ def _amounts(text: str | None) -> tuple[Fraction, ...] | None:
     return None if text is None else tuple(map(as_fraction, json.loads(text)))
 
 
-def decompressed(compressed: bytes, cells: int) -> Counts:
-    raw = zstandard.ZstdDecompressor().decompress(compressed, max_output_size=8 * cells)
-    counts = np.frombuffer(raw, dtype="<i8")
-    if counts.size != cells:
-        raise JournalCorrupted("a stored release has lost cells. Restore a backup")
-    return counts.astype(np.int64)
+def decompressed(compressed: bytes, cells: int) -> Counts | None:
+    """The counts of a release; None when these are not the bytes of so many cells."""
+    try:
+        raw = zstandard.ZstdDecompressor().decompress(compressed, max_output_size=8 * cells)
+    except zstandard.ZstdError:
+        return None
+    return np.frombuffer(raw, dtype="<i8").astype(np.int64) if len(raw) == 8 * cells else None
 
 
 def _cut(text: str) -> Cut:

@@ -45,7 +45,11 @@ CREATE TABLE points (
 ) STRICT;
 
 -- Only the newest state is kept, so that a commit does not grow with history.
-CREATE TABLE engine_state (histogram TEXT PRIMARY KEY, state TEXT NOT NULL) STRICT;
+CREATE TABLE engine_state (
+    histogram TEXT PRIMARY KEY,
+    state TEXT NOT NULL,
+    sha256 BLOB NOT NULL  -- of the state
+) STRICT;
 
 CREATE TABLE releases (
     release_id TEXT PRIMARY KEY,

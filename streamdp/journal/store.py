@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -26,8 +27,8 @@ def store_point(connection: sqlite3.Connection, point: PointCommit) -> None:
     )
     store_charges(connection, point.charges)
     connection.executemany(
-        "INSERT OR REPLACE INTO engine_state VALUES (?, ?)",
-        ((name, json.dumps(state, separators=(",", ":"))) for name, state in point.engine_state.items()),
+        "INSERT OR REPLACE INTO engine_state VALUES (?, ?, ?)",
+        (_state_row(name, state) for name, state in point.engine_state.items()),
     )
     for release in point.releases:
         _store_release(connection, point.time_point, release)
@@ -105,6 +106,11 @@ def _store_release(connection: sqlite3.Connection, time_point: int, release: Rel
             zstandard.ZstdCompressor(level=1).compress(counts.data.cast("B")),
         ),
     )
+
+
+def _state_row(name: str, state: Mapping[str, Any]) -> tuple[str, str, bytes]:
+    text = json.dumps(state, separators=(",", ":"))
+    return name, text, hashlib.sha256(text.encode()).digest()
 
 
 def _message_row(time_point: int, message: Message) -> tuple[Any, ...]:

@@ -7,8 +7,6 @@ from collections import defaultdict
 from fractions import Fraction
 from pathlib import Path
 
-import zstandard
-
 from streamdp.journal import chain
 from streamdp.journal.contents import counts_digest, message_digest
 from streamdp.journal.errors import JournalCorrupted
@@ -32,16 +30,12 @@ def verify(path: str | Path) -> list[str]:
             pages = [str(error)]
         if pages:
             return [*problems, *(f"damaged pages: {text}" for text in pages)]
-        return [
-            *problems,
-            *_ledger(journal),
-            *_windows(journal),
-            *_points(journal),
-            *_releases(journal),
-            *_messages(journal),
-            *_jobs(journal),
-            *chain.problems(journal),
-        ]
+        for check in (_ledger, _windows, _points, _releases, _messages, _jobs, chain.problems):
+            try:
+                problems += check(journal)
+            except JournalCorrupted as error:
+                problems.append(str(error))
+        return problems
 
 
 def _access(path: Path) -> list[str]:
@@ -51,10 +45,7 @@ def _access(path: Path) -> list[str]:
 
 
 def _ledger(journal: JournalReader) -> list[str]:
-    try:
-        journal.read_ledger(whole=True)
-    except JournalCorrupted as error:
-        return [str(error)]
+    journal.read_ledger(whole=True)
     known = journal.rows("SELECT coalesce(max(time_point), 0) FROM points")[0][0]
     late = journal.rows("SELECT count(*) FROM charges WHERE time_point > ?", known)[0][0]
     return [f"{late} charges lie beyond the last time point"] if late else []
@@ -108,11 +99,8 @@ def _releases(journal: JournalReader) -> list[str]:
     problems = [f"the release of {name!r} at time point {time_point} has no entry" for name, time_point in unpaid]
     newest = "SELECT histogram, cells, counts, sha256 FROM releases WHERE counts IS NOT NULL"
     for name, cells, counts, sha256 in journal.rows(newest):
-        try:
-            is_whole = counts_digest(decompressed(counts, cells)) == sha256
-        except (zstandard.ZstdError, JournalCorrupted):
-            is_whole = False
-        if not is_whole:
+        whole = decompressed(counts, cells)
+        if whole is None or counts_digest(whole) != sha256:
             problems.append(f"the counts of the last release of {name!r} are damaged")
     return problems
 
