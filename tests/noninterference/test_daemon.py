@@ -123,6 +123,11 @@ class Both:
         for stream in self.streams:
             do(stream)
 
+    def begin(self) -> None:
+        """Starts both, and waits until what passed meanwhile is published: it is logged at that moment of the clock."""
+        self.each(Answered.begin)
+        self.each(lambda stream: stream.await_point(self.time_point))
+
     def pass_points(self, count: int, watched: bool = True) -> None:
         for _ in range(count):
             self.time_point += 1
@@ -151,7 +156,7 @@ def run_both(tmp_path: Path, pair: tuple[Dataset, Dataset], **settings: str) -> 
         (tmp_path / name).mkdir()
         streams.append(Answered(tmp_path / name, **settings))
     both = Both(streams, pair)
-    both.each(Answered.begin)
+    both.begin()
     both.pass_points(5)
     both.compare_pages()
     both.each(lambda stream: stream.ask("clusters", "0.05", "kmeans", n_clusters=3, attributes=["age"]))
@@ -164,14 +169,14 @@ def run_both(tmp_path: Path, pair: tuple[Dataset, Dataset], **settings: str) -> 
     both.compare_pages()
     both.each(Answered.end)
     both.pass_points(3, watched=False)
-    both.each(Answered.begin)
+    both.begin()
     both.pass_points(4)
     both.compare_pages()
     both.each(Answered.end)
     both.each(lambda stream: stream.begin(kill_at="commit.after"))
     both.pass_points(1, watched=False)
     both.each(lambda stream: stream.end(None))
-    both.each(Answered.begin)
+    both.begin()
     both.pass_points(8)
     both.compare_pages()
     both.each(Answered.end)
