@@ -117,7 +117,9 @@ class Input(Section):
     start: Literal["earliest", "latest"] = "earliest"
     """Where a new stream begins to read."""
     max_record_bytes: int = Field(default=65_536, ge=1, le=2**30)
-    """A longer record is a dead letter."""
+    """A longer record, key and value together, is a dead letter."""
+    max_key_bytes: int = Field(default=16_384, ge=1, le=2**30)
+    """A record with a longer key is a dead letter."""
     log: LogDirectory = LogDirectory()
     """The embedded log that holds the topics."""
     kafka: InputKafka | None = None
