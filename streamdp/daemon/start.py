@@ -304,7 +304,7 @@ def recover(
     )
     if opening is None:
         opening = _first_opening(config, source)
-        reader = source.reader(dict(opening.start))
+        reader = source.reader(dict(opening.start), config.input.max_record_bytes)
         drain(reader, pipeline, opening.backlog, time_point=1, latest_ts=opening.latest_ts)
         dead_letters.flush()
         schedule = Schedule.beginning(now_ms(), config.time.length_ms, config.time.origin_ms)
@@ -315,7 +315,8 @@ def recover(
     since = schedule.first_open if checkpoint is None else schedule.closes(checkpoint.time_point)
     if not accept_gap:
         _require_deletes(source, config.input.topics, since)
-    reader = source.reader(positions_from(source, config.input.topics, position, accept_gap))
+    start = positions_from(source, config.input.topics, position, accept_gap)
+    reader = source.reader(start, config.input.max_record_bytes)
     done = 0 if checkpoint is None else checkpoint.time_point
     if checkpoint is None:
         drain(reader, pipeline, opening.backlog, time_point=1, latest_ts=opening.latest_ts)

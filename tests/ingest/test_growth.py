@@ -61,24 +61,22 @@ def filled(template: str) -> dict[str, Made]:
 
 # One for each reason a value can be turned away for, in every envelope, each with every filler.
 TEMPLATES = {
-    "op": '{"ts":1,"op":@,"record":%s}' % RECORD,
-    "ts": '{"ts":@,"op":"upsert","record":%s}' % RECORD,
+    "op": '{"ts":1,"op":@,"record":' + RECORD + "}",
+    "ts": '{"ts":@,"op":"upsert","record":' + RECORD + "}",
     "record": '{"ts":1,"op":"upsert","record":@}',
     "attribute": '{"ts":1,"op":"upsert","record":{"age":30,"city":"x","height":@,"visits":1,"shop":"p"}}',
     "category": '{"ts":1,"op":"upsert","record":{"age":30,"city":@,"height":1.5,"visits":1,"shop":"p"}}',
     "unknown attribute": '{"ts":1,"op":"upsert","record":{"other":@}}',
-    "unknown field": '{"ts":1,"op":"upsert","record":%s,"other":@}' % RECORD,
+    "unknown field": '{"ts":1,"op":"upsert","record":' + RECORD + ',"other":@}',
     "no envelope": "@",
     "torn": '{"ts":1,"op":@',
-    "debezium": '{"before":null,"after":%s,"op":"c","source":@}' % RECORD,
+    "debezium": '{"before":null,"after":' + RECORD + ',"op":"c","source":@}',
     "debezium after": '{"before":null,"after":{"age":@},"op":"c"}',
     "debezium before": '{"before":{"id":@},"after":null,"op":"d"}',
-    "wrapped": '{"schema":@,"payload":{"before":null,"after":%s,"op":"c"}}' % RECORD,
+    "wrapped": '{"schema":@,"payload":{"before":null,"after":' + RECORD + ',"op":"c"}}',
     "wrapped payload": '{"schema":{},"payload":{"before":null,"after":@,"op":"c"}}',
 }
-VALUES = NESTED | {
-    f"{where}, {name}": make for where, text in TEMPLATES.items() for name, make in filled(text).items()
-}
+VALUES = NESTED | {f"{where}, {name}": make for where, text in TEMPLATES.items() for name, make in filled(text).items()}
 KEYS = {f"object of {name}": lambda size, make=make: b'{"a":' + make(size) for name, make in NESTED.items()} | {
     f"{text}, {name}": make
     for text in (
