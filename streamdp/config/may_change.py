@@ -93,6 +93,8 @@ MAY_CHANGE: dict[str, Kind] = {
     "output.format": "free",
     "dead_letters.path": "free",
     "dead_letters.topic": "free",
+    "dead_letters.max_file_bytes": "free",
+    "dead_letters.keep_files": "free",
     "journal.path": "free",
     "journal.keep_points": "free",
     "journal.checkpoint_every": "free",

@@ -153,7 +153,7 @@ def open_dead_letters(config: StreamConfig, target: Transport, writer: Writer) -
     path = config.dead_letters_path
     assert path is not None  # the configuration has a topic or a path
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return DeadLetterFile(path)
+    return DeadLetterFile(path, config.dead_letters.max_file_bytes, config.dead_letters.keep_files)
 
 
 OWED_BYTES = 1 << 20
