@@ -126,7 +126,7 @@ class Decoder:
         keys, too_large = batch.keys, self._too_large(batch)
         if too_large.any():
             outcome.reject(np.flatnonzero(too_large), Reason.TOO_LARGE)
-            keys = keys.without(too_large)
+            keys = keys.emptied(too_large)
         # Size comes first: nothing that is too large is parsed, keys included.
         users = users_of_keys(keys) if self._user is None else None
         task = _Task(batch, latest_ts, users, outcome)

@@ -96,11 +96,12 @@ class Blobs:
         end = max(begin, end)
         return Blobs(self.data, self.starts[begin : end + 1], None if self.valid is None else self.valid[begin:end])
 
-    def without(self, rows: NDArray[np.bool_]) -> Blobs:
-        """The column with the rows of the mask null; the others are copied."""
+    def emptied(self, rows: NDArray[np.bool_]) -> Blobs:
+        """The column with the rows of the mask empty; the others are copied."""
         starts = np.zeros(len(self) + 1, np.int64)
         np.cumsum(np.where(rows, 0, self.lengths()), out=starts[1:])
-        return Blobs(self.take(~rows).content(), starts, ~rows if self.valid is None else self.valid & ~rows)
+        valid = None if self.valid is None else self.valid | rows
+        return Blobs(self.take(~rows).content(), starts, valid)
 
     def take(self, selection: NDArray[np.bool_] | NDArray[np.integer]) -> Blobs:
         """The rows of a boolean mask, or of row indices, copied together without a loop in Python."""

@@ -22,7 +22,8 @@ from streamdp.transport import kafka_codecs, kafka_records
 from streamdp.transport.base import TopicPartition, TransportError
 from streamdp.transport.batch import Blobs, RecordBatch
 from streamdp.transport.kafka_codecs import decompressed
-from streamdp.transport.kafka_records import HEADER, HEADER_ROOM, PIECE_BYTES, Buffered, Fetched, read_fetched
+from streamdp.transport.kafka_columns import HEADER
+from streamdp.transport.kafka_records import HEADER_ROOM, PIECE_BYTES, Buffered, Fetched, read_fetched
 
 NAME = TopicPartition("t", 0)
 MAX_RECORD_BYTES = 65_536
