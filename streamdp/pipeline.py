@@ -82,6 +82,7 @@ class Pipeline:
             user=config.input.user_field or "key",
             record_id=config.input.record_id,
             max_record_bytes=config.input.max_record_bytes,
+            max_key_bytes=config.input.max_key_bytes,
             digest_key=digest_key,
         )
         releases, states = last_releases or {}, states or {}

@@ -78,25 +78,27 @@ def _from_config(arguments: argparse.Namespace) -> int:
     with closing(open_input(config, create=False)) as source:
         if not config.journal_path.exists():
             header = Header(stream=config.name, domain=domain, marks=False)
-            return _record(arguments, source, config.input.topics, header)
+            return _record(arguments, source, config.input.topics, header, config.input.max_record_bytes)
         with JournalReader.open(config.journal_path) as journal:
             opening = journal.opening()
             if opening is None:
                 header = Header(stream=config.name, domain=domain, marks=False)
-                return _record(arguments, source, config.input.topics, header)
+                return _record(arguments, source, config.input.topics, header, config.input.max_record_bytes)
             with TraceWriter(arguments.output, journal_header(opening, config.name, domain)) as writer:
-                recorder = Recorder(writer, arguments.max)
+                recorder = Recorder(writer, arguments.max, max_record_bytes=config.input.max_record_bytes)
                 with _until_interrupted(recorder, arguments.follow):
                     record_journal(source, config.input.topics, journal, recorder, follow=arguments.follow)
                 return recorder.messages
 
 
-def _record(arguments: argparse.Namespace, source: Transport, topics: list[str], header: Header) -> int:
+def _record(
+    arguments: argparse.Namespace, source: Transport, topics: list[str], header: Header, max_record_bytes: int = 0
+) -> int:
     from streamdp.replay.record import Recorder, record_topics
     from streamdp.replay.writer import TraceWriter
 
     with TraceWriter(arguments.output, header) as writer:
-        recorder = Recorder(writer, arguments.max)
+        recorder = Recorder(writer, arguments.max, max_record_bytes=max_record_bytes)
         with _until_interrupted(recorder, arguments.follow):
             record_topics(source, topics, recorder, from_beginning=arguments.from_beginning, follow=arguments.follow)
     return recorder.messages

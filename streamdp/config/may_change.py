@@ -83,6 +83,7 @@ MAY_CHANGE: dict[str, Kind] = {
     "input.record_id": "fixed",
     "input.start": "free",
     "input.max_record_bytes": "fixed",
+    "input.max_key_bytes": "fixed",
     # Where a log or cluster is found may change. Which one it is may not: the journal holds its id.
     "input.log.path": "free",
     "input.kafka": "free",
@@ -92,6 +93,8 @@ MAY_CHANGE: dict[str, Kind] = {
     "output.format": "free",
     "dead_letters.path": "free",
     "dead_letters.topic": "free",
+    "dead_letters.max_file_bytes": "free",
+    "dead_letters.keep_files": "free",
     "journal.path": "free",
     "journal.keep_points": "free",
     "journal.checkpoint_every": "free",

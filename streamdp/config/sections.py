@@ -117,7 +117,9 @@ class Input(Section):
     start: Literal["earliest", "latest"] = "earliest"
     """Where a new stream begins to read."""
     max_record_bytes: int = Field(default=65_536, ge=1, le=2**30)
-    """A longer record is a dead letter."""
+    """A longer record, key and value together, is a dead letter."""
+    max_key_bytes: int = Field(default=16_384, ge=1, le=2**30)
+    """A record with a longer key is a dead letter."""
     log: LogDirectory = LogDirectory()
     """The embedded log that holds the topics."""
     kafka: InputKafka | None = None
@@ -162,6 +164,10 @@ class DeadLetters(Section):
     """A file only its owner may read, relative to this file; beside the journal when left out."""
     topic: Topic | None = None
     """A topic of the output instead of a file."""
+    max_file_bytes: int = Field(default=64 << 20, ge=1 << 20)
+    """The file is moved aside before it grows beyond this."""
+    keep_files: int = Field(default=3, ge=0, le=1_000)
+    """How many files moved aside are kept, as `<path>.1` (the newest), `<path>.2` and so on; the oldest is deleted."""
 
     @model_validator(mode="after")
     def _one_place(self) -> DeadLetters:

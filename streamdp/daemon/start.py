@@ -154,7 +154,7 @@ def open_dead_letters(config: StreamConfig, target: Transport, writer: Writer) -
     path = config.dead_letters_path
     assert path is not None  # the configuration has a topic or a path
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return DeadLetterFile(path)
+    return DeadLetterFile(path, config.dead_letters.max_file_bytes, config.dead_letters.keep_files)
 
 
 OWED_BYTES = 1 << 20
@@ -305,7 +305,7 @@ def recover(
     )
     if opening is None:
         opening = _first_opening(config, source)
-        reader = source.reader(dict(opening.start))
+        reader = source.reader(dict(opening.start), config.input.max_record_bytes)
         drain(reader, pipeline, opening.backlog, time_point=1, latest_ts=opening.latest_ts)
         dead_letters.flush()
         schedule = Schedule.beginning(now_ms(), config.time.length_ms, config.time.origin_ms)
@@ -316,7 +316,8 @@ def recover(
     since = schedule.first_open if checkpoint is None else schedule.closes(checkpoint.time_point)
     if not accept_gap:
         _require_deletes(source, config.input.topics, since)
-    reader = source.reader(positions_from(source, config.input.topics, position, accept_gap))
+    start = positions_from(source, config.input.topics, position, accept_gap)
+    reader = source.reader(start, config.input.max_record_bytes)
     done = 0 if checkpoint is None else checkpoint.time_point
     if checkpoint is None:
         drain(reader, pipeline, opening.backlog, time_point=1, latest_ts=opening.latest_ts)

@@ -5,16 +5,22 @@ of them is logged, and their counts are exact and therefore for the operator alo
 
 Input is read again after a crash, so both remember, per input partition, the last offset they hold, and write what lies
 beyond it: each dead letter once, however often its message is decoded.
+
+Anybody who may write to the input can fill them, so both are bounded. A message that is `TOO_LARGE` leaves its place in
+the input and no more; a full file is moved aside, and the oldest such file goes.
 """
 
 from __future__ import annotations
 
 import base64
 import json
+import logging
 import os
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -22,8 +28,13 @@ from streamdp.errors import StreamdpError
 from streamdp.ingest.decoded import Decoded, Reason
 from streamdp.transport.base import Message, TopicPartition, Transport, Writer
 from streamdp.transport.batch import Headers, RecordBatch
+from streamdp.transport.files import sync_directory
 
-FORMAT = 1
+log = logging.getLogger("streamdp.dead_letters")
+
+FORMAT = 2
+MAX_FILE_BYTES = 64 << 20
+KEEP_FILES = 3
 MOST_WAITING = 1_000
 """Letters to a topic that are held back for a common append, about: a flood of them must not fill the memory."""
 LARGEST_LETTER = 1_000_000
@@ -35,6 +46,7 @@ HEADER = "__connect.errors."
 TOPIC, PARTITION, OFFSET = HEADER + "topic", HEADER + "partition", HEADER + "offset"
 STAGE, CLASS, MESSAGE = HEADER + "stage", HEADER + "exception.class.name", HEADER + "exception.message"
 OMITTED = "streamdp.omitted"
+_TOO_LONG = "key, value and headers: too long"
 # What the length of a header's name and value may take.
 _HEADER_LENGTHS = 10
 
@@ -65,18 +77,27 @@ class _Once:
         rows, reasons = decoded.rejected_rows[new], decoded.rejected_reasons[new]
         return [(row, Reason(reason)) for row, reason in zip(rows.tolist(), reasons.tolist(), strict=True)]
 
+    def last(self) -> list[tuple[str, int, int]]:
+        """Topic, partition and offset of the last letter of every input partition."""
+        return [(*source, offset) for source, offset in sorted(self._last.items())]
+
     def written(self, batch: RecordBatch, row: int) -> None:
         self._last[TopicPartition(batch.topic, batch.partition)] = int(batch.offsets[row])
 
 
 class DeadLetterFile:
-    """JSON lines in a 0600 file. A torn last line is cut on opening; any other damage is an error."""
+    """JSON lines in a 0600 file. A torn last line is cut on opening; any other damage is an error.
 
-    def __init__(self, path: Path | str) -> None:
+    Before it would grow beyond `max_bytes` the file is renamed to `<path>.1`, that one to `<path>.2` and so on, up to
+    `keep`; the oldest is deleted. The first line of the new file says how far the letters before it go.
+    """
+
+    def __init__(self, path: Path | str, max_bytes: int = MAX_FILE_BYTES, keep: int = KEEP_FILES) -> None:
         self.counts: Counter[Reason] = Counter()
-        self._path = Path(path)
+        self._path, self._max_bytes, self._keep = Path(path), max_bytes, keep
+        self._has_rotated = False
         try:
-            self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            self._descriptor = _open(self._path)
         except OSError as error:
             raise StreamdpError(f"cannot open the dead letter file {self._path}: {error.strerror}") from error
         try:
@@ -97,7 +118,10 @@ class DeadLetterFile:
                     break
                 try:
                     letter = json.loads(line)
-                    last[TopicPartition(letter["topic"], letter["partition"])] = letter["offset"]
+                    if "last" in letter:
+                        last = {TopicPartition(topic, partition): offset for topic, partition, offset in letter["last"]}
+                    else:
+                        last[TopicPartition(letter["topic"], letter["partition"])] = letter["offset"]
                 except (ValueError, KeyError, TypeError):
                     raise StreamdpError(
                         f"line {number} of the dead letter file {self._path} is damaged; move the file away and restart"
@@ -107,20 +131,77 @@ class DeadLetterFile:
         return length, last
 
     def write(self, batch: RecordBatch, decoded: Decoded) -> None:
-        new = self._once.new_rows(batch, decoded)
-        if not new:
+        waiting: list[tuple[int, Reason, bytes]] = []
+        room = self._max_bytes - self._length
+        for row, reason in self._once.new_rows(batch, decoded):
+            line = _line(batch, row, reason)
+            if len(line) > self._max_bytes // 2:
+                line = _line(batch, row, reason, whole=False)
+            if len(line) > room:
+                self._append(batch, waiting)
+                self._rotate()
+                waiting, room = [], self._max_bytes - self._length
+            waiting.append((row, reason, line))
+            room -= len(line)
+        self._append(batch, waiting)
+
+    def _append(self, batch: RecordBatch, letters: list[tuple[int, Reason, bytes]]) -> None:
+        if not letters:
             return
-        lines = b"".join(_line(batch, row, reason) for row, reason in new)
-        try:
-            written = 0
-            while written < len(lines):
-                written += os.pwrite(self._descriptor, lines[written:], self._length + written)
-        except OSError as error:
-            os.ftruncate(self._descriptor, self._length)
-            raise StreamdpError(f"cannot write dead letters to {self._path}: {error.strerror}") from error
+        with self._clear_errors():
+            lines = b"".join(line for _, _, line in letters)
+            try:
+                _write_at(self._descriptor, lines, self._length)
+            except OSError:
+                os.ftruncate(self._descriptor, self._length)
+                raise
         self._length += len(lines)
-        self._once.written(batch, new[-1][0])
-        self.counts.update(reason for _, reason in new)
+        self._once.written(batch, letters[-1][0])
+        self.counts.update(reason for _, reason, _ in letters)
+
+    def _rotate(self) -> None:
+        """A crash at any moment leaves a file at the path that knows how far the letters go."""
+        if not self._has_rotated:
+            self._has_rotated = True
+            log.warning(
+                "the dead letter file is full and was moved aside; from now on the oldest such file is deleted",
+                extra={"fields": {"path": str(self._path), "max_bytes": self._max_bytes, "keep_files": self._keep}},
+            )
+        begin = json.dumps({"format": FORMAT, "last": self._once.last()}, separators=(",", ":")).encode() + b"\n"
+        with self._clear_errors():
+            self.flush()
+            following = self._path.with_name(f"{self._path.name}.new")
+            following.unlink(missing_ok=True)
+            descriptor = _open(following)
+            try:
+                _write_at(descriptor, begin, 0)
+                os.fsync(descriptor)
+                self._move_aside()
+                following.replace(self._path)
+            except BaseException:
+                os.close(descriptor)
+                raise
+            os.close(self._descriptor)
+            self._descriptor, self._length = descriptor, len(begin)
+            sync_directory(self._path.parent)
+
+    def _move_aside(self) -> None:
+        """The path keeps its file until the next one takes its place: it is linked to the new name, not renamed."""
+        old = [self._path.with_name(f"{self._path.name}.{number}") for number in range(1, self._keep + 1)]
+        if not old or (old[0].exists() and old[0].samefile(self._path)):  # a crash came before its place was taken
+            return
+        for newer, older in reversed(list(pairwise(old))):
+            if newer.exists():
+                newer.replace(older)
+        old[0].unlink(missing_ok=True)
+        os.link(self._path, old[0])
+
+    @contextmanager
+    def _clear_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise StreamdpError(f"cannot write dead letters to {self._path}: {error.strerror}") from error
 
     def flush(self) -> None:
         os.fsync(self._descriptor)
@@ -132,8 +213,8 @@ class DeadLetterFile:
 class DeadLetterTopic:
     """The message as it came, with the error context in headers. Messages of a flush are appended all or none.
 
-    Of one longer than `LARGEST_LETTER` only its place in the input; a timestamp in the future becomes now, because
-    brokers refuse those too.
+    Of one that is too large, or longer than `LARGEST_LETTER`, only its place in the input. A timestamp in the future
+    becomes now, because brokers refuse those too.
 
     `last` is what `last_offsets` found in the topic. The writer stays the caller's to close.
     """
@@ -149,8 +230,8 @@ class DeadLetterTopic:
         for row, reason in self._once.new_rows(batch, decoded):
             headers = () if batch.headers is None else batch.headers[row]
             key, value = batch.keys[row], batch.values[row]
-            if _length(key, value, headers) > LARGEST_LETTER:
-                key, value, headers = None, None, ((OMITTED, b"key, value and headers: too long"),)
+            if reason == Reason.TOO_LARGE or _length(key, value, headers) > LARGEST_LETTER:
+                key, value, headers = None, None, ((OMITTED, _TOO_LONG.encode()),)
             now = time.time_ns() // 1_000_000
             self._waiting.append(
                 Message(
@@ -227,7 +308,20 @@ def _context(batch: RecordBatch, row: int, reason: Reason) -> Headers:
     )
 
 
-def _line(batch: RecordBatch, row: int, reason: Reason) -> bytes:
+def _open(path: Path) -> int:
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+
+
+def _write_at(descriptor: int, content: bytes, position: int) -> None:
+    view = memoryview(content)
+    while view:
+        written = os.pwrite(descriptor, view, position)
+        view, position = view[written:], position + written
+
+
+def _line(batch: RecordBatch, row: int, reason: Reason, *, whole: bool = True) -> bytes:
+    is_whole = whole and reason != Reason.TOO_LARGE
+    content = {**_readable("key", batch.keys[row]), **_readable("value", batch.values[row])} if is_whole else None
     letter = {
         "format": FORMAT,
         "topic": batch.topic,
@@ -235,8 +329,7 @@ def _line(batch: RecordBatch, row: int, reason: Reason) -> bytes:
         "offset": int(batch.offsets[row]),
         "timestamp": int(batch.timestamps[row]),
         "reason": reason.name,
-        **_readable("key", batch.keys[row]),
-        **_readable("value", batch.values[row]),
+        **({"omitted": _TOO_LONG} if content is None else content),
     }
     return json.dumps(letter, separators=(",", ":")).encode("ascii") + b"\n"
 

@@ -15,7 +15,7 @@ class Reason(IntEnum):
     """Why a message was turned away. Closed; numbers and names never change meaning (dead letters carry them)."""
 
     TOO_LARGE = 1
-    """Key and value together exceed the size limit."""
+    """The key alone, or key and value together, exceed the size limit; the letter holds neither."""
     BAD_JSON = 2
     """Not UTF-8, not JSON (NaN and Infinity are not JSON), or nested too deeply."""
     NOT_AN_OBJECT = 3

@@ -22,6 +22,7 @@ from streamdp.ingest.shapes import Shape, ShapeParser, shape_of
 from streamdp.transport.batch import Blobs, RecordBatch
 
 MAX_RECORD_BYTES = 1 << 20
+MAX_KEY_BYTES = 1 << 14
 
 # A topic has one shape of message, or two while producers change over. Rows of further shapes are read one by one.
 _MOST_SHAPES = 4
@@ -70,6 +71,7 @@ class Decoder:
         user: str = "key",
         record_id: str | None = None,
         max_record_bytes: int = MAX_RECORD_BYTES,
+        max_key_bytes: int = MAX_KEY_BYTES,
         digest_key: bytes,
     ) -> None:
         self._user = None if user == "key" else user
@@ -79,6 +81,7 @@ class Decoder:
             raise ValueError("the user and record id fields must differ from each other and from the attributes")
         self._domain = domain
         self._max_record_bytes = max_record_bytes
+        self._max_key_bytes = max_key_bytes
         self._digest = Digester(digest_key)
         self._reader = ExactReader(domain, user, record_id)
         self._parsers: dict[Shape, ShapeParser] = {}
@@ -119,12 +122,14 @@ class Decoder:
         return min(max(-(-rows // self._threads), _FEWEST_SLICE_ROWS), _MOST_SLICE_ROWS)
 
     def _decode(self, batch: RecordBatch, latest_ts: int | None) -> Decoded:
-        users = users_of_keys(batch.keys) if self._user is None else None
         outcome = Outcome(len(batch))
-        task = _Task(batch, latest_ts, users, outcome)
-        too_large = batch.keys.lengths() + batch.values.lengths() > self._max_record_bytes
+        keys, too_large = batch.keys, self._too_large(batch)
         if too_large.any():
             outcome.reject(np.flatnonzero(too_large), Reason.TOO_LARGE)
+            keys = keys.emptied(too_large)
+        # Size comes first: nothing that is too large is parsed, keys included.
+        users = users_of_keys(keys) if self._user is None else None
+        task = _Task(batch, latest_ts, users, outcome)
         self._nulls(task)
         pending = np.flatnonzero(_joinable(batch.values) & outcome.unread)
         tried: set[Shape] = set()
@@ -141,6 +146,11 @@ class Decoder:
             pending = np.flatnonzero(refused)
         self._one_by_one(task)
         return self._decoded(outcome)
+
+    def _too_large(self, batch: RecordBatch) -> Bools:
+        keys = batch.keys.lengths()
+        too_large: Bools = (keys > self._max_key_bytes) | (keys + batch.values.lengths() > self._max_record_bytes)
+        return too_large if batch.oversize is None else too_large | batch.oversize
 
     def _parser(self, shape: Shape) -> ShapeParser:
         if shape not in self._parsers:

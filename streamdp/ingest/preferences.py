@@ -23,6 +23,7 @@ import pyarrow.csv
 from streamdp.errors import ConfigurationError
 from streamdp.ingest.digest import Digester
 from streamdp.ingest.keys import users_of_keys
+from streamdp.ingest.strict_json import DEEPEST, depth
 from streamdp.population.levels import STRICTEST, LevelTable
 from streamdp.privacy.exact import as_fraction, decimal_text
 from streamdp.privacy.levels import Level
@@ -153,6 +154,8 @@ def _message_text(value: bytes | None) -> str | None:
     if value is None:
         return None
     text = value.decode("utf-8", "replace")
+    if depth(value) > DEEPEST:
+        return text
     try:
         return str(json.loads(text, parse_float=str, parse_int=str))
     except ValueError:

@@ -15,6 +15,11 @@ from streamdp.errors import ConfigurationError, StreamdpError
 GZIP_MAGIC = b"\x1f\x8b"
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 _READ_BYTES = 1 << 18
+_CHUNK_BYTES = 1 << 20
+"""A file may decompress to thousands of times its size: what comes out at once is bounded, whatever the file is."""
+_ZSTD_SLICE = 256
+"""zstd has no bound on its output, but four bytes of input give 128 KiB at most: a slice gives 8 MiB."""
+_ZSTD_WINDOW = 1 << 27
 _GZIP_WINDOW = 31
 """zlib's number for "gzip, largest window"."""
 _GZIP_LEVEL = 4
@@ -66,26 +71,27 @@ class TraceFile:
                 if stream.eof:
                     stream = zlib.decompressobj(_GZIP_WINDOW)
                 try:
-                    yield stream.decompress(rest)
+                    yield stream.decompress(rest, _CHUNK_BYTES)
                 except zlib.error:
                     raise DamagedFile("the gzip data is damaged here") from None
-                rest = stream.unused_data
+                rest = stream.unused_data if stream.eof else stream.unconsumed_tail
         if not stream.eof:
             raise DamagedFile("the gzip data breaks off here: the file was cut short")
 
     def _zstd(self) -> Iterator[bytes]:
-        decompressor = zstandard.ZstdDecompressor()
+        decompressor = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW)
         stream = decompressor.decompressobj()
         for chunk in self._raw():
-            rest = chunk
-            while rest:
-                if stream.eof:
-                    stream = decompressor.decompressobj()
-                try:
-                    yield stream.decompress(rest)
-                except zstandard.ZstdError:
-                    raise DamagedFile("the zstd data is damaged here") from None
-                rest = stream.unused_data
+            for begin in range(0, len(chunk), _ZSTD_SLICE):
+                rest = chunk[begin : begin + _ZSTD_SLICE]
+                while rest:
+                    if stream.eof:
+                        stream = decompressor.decompressobj()
+                    try:
+                        yield stream.decompress(rest)
+                    except zstandard.ZstdError:
+                        raise DamagedFile("the zstd data is damaged here") from None
+                    rest = stream.unused_data
         if not stream.eof:
             raise DamagedFile("the zstd data breaks off here: the file was cut short")
 

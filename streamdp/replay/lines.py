@@ -60,9 +60,9 @@ class Columns:
         partitions = tuple(dict.fromkeys(partition for part in parts for partition in part.partitions))
         lines = np.concatenate([part.lines for part in parts])
         order = np.argsort(lines)
+        place = {partition: number for number, partition in enumerate(partitions)}
         places = [
-            np.array([partitions.index(partition) for partition in part.partitions], np.int32)[part.places]
-            for part in parts
+            np.array([place[partition] for partition in part.partitions], np.int32)[part.places] for part in parts
         ]
         return cls(
             lines[order],
@@ -201,7 +201,7 @@ def read_full(lines: Sequence[bytes], numbers: Integers) -> Columns | None:
     """The lines as full messages with text for key and value; None when some line is anything else."""
     try:
         found = _FULL_LINES.decode_lines(b"\n".join(lines))
-    except (msgspec.MsgspecError, UnicodeError):
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
         return None
     if len(found) != len(lines) or not all(message.plain for message in found):
         return None
@@ -239,5 +239,5 @@ def broken(block: bytes, lines: int) -> bool:
         if not block.isascii():
             block.decode()
         return len(_ANY_LINES.decode_lines(block)) != lines
-    except (msgspec.MsgspecError, UnicodeError):
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
         return True

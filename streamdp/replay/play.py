@@ -30,6 +30,7 @@ from streamdp.replay.queries import QUERIES, RangeQueries, errors
 from streamdp.replay.reader import TraceReader
 from streamdp.replay.result import HistogramResult, ReplayResult, l1_distance
 from streamdp.replay.timeline import Timeline
+from streamdp.replay.trace import longest_line
 from streamdp.strategies.statistic import L1Distance
 from streamdp.transport.batch import RecordBatch
 
@@ -104,7 +105,8 @@ class Player:
 def open_trace(path: str | Path, config: StreamConfig, *, skip_bad: bool = False) -> TraceReader:
     """A trace as this configuration reads it."""
     topics = config.input.topics
-    return TraceReader(path, topics[0], frozenset(topics), skip_bad=skip_bad)
+    longest = longest_line(config.input.max_record_bytes)
+    return TraceReader(path, topics[0], frozenset(topics), skip_bad=skip_bad, max_line_bytes=longest)
 
 
 def seeded(seed: int | None) -> NoiseSource | None:

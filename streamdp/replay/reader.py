@@ -25,7 +25,17 @@ from streamdp.replay.lines import (
     padded,
     read_full,
 )
-from streamdp.replay.trace import BrokenLine, BrokenTrace, Header, Mark, Row, TraceMismatch, read_header, read_line
+from streamdp.replay.trace import (
+    BrokenLine,
+    BrokenTrace,
+    Header,
+    Mark,
+    Row,
+    TraceMismatch,
+    longest_line,
+    read_header,
+    read_line,
+)
 from streamdp.transport.batch import RecordBatch
 
 # Large enough that the cost per block disappears, small enough to stay near the processor.
@@ -56,17 +66,25 @@ class _Block:
 class TraceReader:
     """One trace. `default_topic` is the topic of the short form; `topics` are those it may hold (None: any).
 
-    `bad_lines` counts what `skip_bad` passed over.
+    `bad_lines` counts what `skip_bad` passed over. A line longer than `max_line_bytes` is broken. Traces come from
+    strangers: memory depends on that bound, never on what the file decompresses to.
     """
 
     def __init__(
-        self, path: str | Path, default_topic: str, topics: frozenset[str] | None = None, *, skip_bad: bool = False
+        self,
+        path: str | Path,
+        default_topic: str,
+        topics: frozenset[str] | None = None,
+        *,
+        skip_bad: bool = False,
+        max_line_bytes: int | None = None,
     ) -> None:
         self.file = TraceFile(Path(path))
         self.name = str(path)
         self.bad_lines = 0
         self._default_topic, self._topics = default_topic, topics
         self._skip_bad = skip_bad
+        self._max_line_bytes = longest_line() if max_line_bytes is None else max_line_bytes
         self._has_marks: bool | None = None
         try:
             self.header = self._read_header()
@@ -121,28 +139,44 @@ class TraceReader:
 
     def _blocks(self, quiet: bool = False) -> Iterator[_Block]:
         rest = bytearray()
-        number = 1
+        # The first line of `rest`; where its last whole line ends; whether we are inside a line that is passed over.
+        number, whole, inside = 1, 0, False
         try:
             for chunk in self.file.chunks():
-                rest += chunk
-                if len(rest) < _BLOCK_BYTES:
-                    continue
-                end = rest.rfind(b"\n") + 1
-                if end:
-                    block = _Block(bytes(rest[:end]), number)
+                begin = 0
+                if inside:
+                    begin = chunk.find(b"\n") + 1
+                    if not begin:
+                        continue
+                    number, inside = number + 1, False
+                if end := chunk.rfind(b"\n", begin) + 1:
+                    whole = len(rest) + end - begin
+                rest += chunk[begin:]
+                if whole and (len(rest) >= _BLOCK_BYTES or len(rest) - whole > self._max_line_bytes):
+                    block = _Block(bytes(rest[:whole]), number)
                     number += block.content.count(b"\n")
-                    rest = rest[end:]
+                    del rest[:whole]
+                    whole = 0
                     yield block
+                if not whole and len(rest) > self._max_line_bytes:
+                    rest.clear()
+                    inside = True
+                    if not quiet:
+                        self._bad(number, self._too_long)
         except DamagedFile as damage:
             if rest:
-                whole = bytes(rest[: rest.rfind(b"\n") + 1])
-                yield _Block(whole, number)
-                number += whole.count(b"\n")
+                block = _Block(bytes(rest[:whole]), number)
+                yield block
+                number += block.content.count(b"\n")
             if not quiet:
                 self._bad(number, str(damage))
             return
         if rest:
             yield _Block(bytes(rest), number)
+
+    @property
+    def _too_long(self) -> str:
+        return f"the line is longer than {self._max_line_bytes:,} bytes, the most a line of this trace may have"
 
     def _bad(self, line: int, what: str) -> None:
         if not self._skip_bad:
@@ -156,7 +190,10 @@ class TraceReader:
             ends = np.append(ends, len(block.content))
         starts = np.concatenate([np.zeros(1, np.int64), ends[:-1] + 1])
         numbers = block.first + np.arange(len(ends), dtype=np.int64)
-        kept = np.ones(len(ends), np.bool_)
+        kept: NDArray[np.bool_] = ends - starts <= self._max_line_bytes
+        for row in np.flatnonzero(~kept).tolist():
+            if not quiet:
+                self._bad(int(numbers[row]), self._too_long)
         if block.first == 1 and len(ends) and read_header(block.content[: ends[0]]) is not None:
             kept[0] = False
         short = begins_with(content, starts, SHORT_BEGINS)

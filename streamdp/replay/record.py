@@ -9,10 +9,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
+from dataclasses import replace
 
 from streamdp.journal.contents import Opening
 from streamdp.journal.reader import JournalReader
-from streamdp.replay.trace import Header, Mark
+from streamdp.replay.trace import Header, Mark, longest_message
 from streamdp.replay.writer import TraceWriter
 from streamdp.transport.base import Reader, TopicPartition, Transport
 from streamdp.transport.batch import RecordBatch
@@ -23,10 +24,20 @@ Cut = Mapping[TopicPartition, int]
 
 
 class Recorder:
-    """Copies messages into a trace, `most` at most, until it is stopped: between two writes, so that none is torn."""
+    """Copies messages into a trace, `most` at most, until it is stopped: between two writes, so that none is torn.
 
-    def __init__(self, writer: TraceWriter, most: int | None, on_write: Callable[[int], None] | None = None) -> None:
+    A message longer than `longest_message` becomes an empty one in its place: a dead letter too, when it is replayed.
+    """
+
+    def __init__(
+        self,
+        writer: TraceWriter,
+        most: int | None,
+        on_write: Callable[[int], None] | None = None,
+        max_record_bytes: int = 0,
+    ) -> None:
         self._writer, self._most, self._on_write = writer, most, on_write
+        self.max_message_bytes = longest_message(max_record_bytes)
         self.messages = 0
         self._is_stopped = False
 
@@ -40,10 +51,14 @@ class Recorder:
 
     def write(self, batch: RecordBatch) -> None:
         left = len(batch) if self._most is None else min(len(batch), self._most - self.messages)
-        self._writer.batch(batch.slice(0, left))
+        self._writer.batch(self._shortened(batch.slice(0, left)))
         self.messages += left
         if self._on_write is not None:
             self._on_write(self.messages)
+
+    def _shortened(self, batch: RecordBatch) -> RecordBatch:
+        long = batch.keys.lengths() + batch.values.lengths() > self.max_message_bytes
+        return replace(batch, keys=batch.keys.emptied(long), values=batch.values.emptied(long)) if long.any() else batch
 
     def mark(self, mark: Mark) -> None:
         self._writer.mark(mark)
@@ -65,7 +80,8 @@ def record_topics(
 ) -> None:
     """Messages without marks: up to where the topics end now, or (`follow`) until the recorder is full."""
     end = transport.end_offsets(topics)
-    with closing(transport.reader(transport.begin_offsets(topics) if from_beginning else end)) as reader:
+    start = transport.begin_offsets(topics) if from_beginning else end
+    with closing(transport.reader(start, recorder.max_message_bytes)) as reader:
         recorder.drain(reader, end)
         while follow and not recorder.full:
             for batch in reader.poll(timeout=_WAIT_SECONDS):
@@ -93,7 +109,7 @@ def record_journal(
     """
     opening = journal.opening()
     assert opening is not None  # the caller has looked
-    with closing(transport.reader(dict(opening.start))) as reader:
+    with closing(transport.reader(dict(opening.start), recorder.max_message_bytes)) as reader:
         recorder.drain(reader, opening.backlog)
         recorder.mark(Mark(0, 1, opens=True))
         for time_point, cut in _points(journal, follow, recorder):

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from streamdp.daemon.schedule import Schedule
 from streamdp.engine import PointClosed
+from streamdp.errors import StreamdpError
 from streamdp.ingest import Decoded, Reason
 from streamdp.pipeline import Pipeline
 from streamdp.replay.reader import Messages, TraceReader
@@ -25,7 +26,9 @@ from streamdp.replay.trace import BrokenTrace, TraceMismatch
 from streamdp.transport.batch import RecordBatch
 
 MOST_POINTS_AHEAD = 10_000
-"""Without marks, a record of a point further ahead than this is a dead letter."""
+"""Without marks, a record of a point further ahead than this is a dead letter; a mark of one is broken."""
+MOST_POINTS = 1_000_000
+"""A replay keeps figures of every point; a year of minutes has half as many."""
 _RECORDS_TO_JUDGE = 1_000
 _DOES_NOT_FIT = frozenset(
     {
@@ -38,6 +41,10 @@ _DOES_NOT_FIT = frozenset(
 )
 
 Integers = NDArray[np.int64]
+
+
+class TraceTooLong(StreamdpError):
+    """The trace has more time points than a replay can hold."""
 
 
 class Timeline:
@@ -92,6 +99,13 @@ class Timeline:
                     raise BrokenTrace(
                         self._trace.name, item.line, f"point {item.time_point} closes twice", "marks ascend"
                     )
+                if item.time_point > self._open + MOST_POINTS_AHEAD:
+                    raise BrokenTrace(
+                        self._trace.name,
+                        item.line,
+                        f"point {item.time_point} closes while point {self._open} is open",
+                        f"a mark is at most {MOST_POINTS_AHEAD:,} points ahead",
+                    )
                 while self._open <= item.time_point:
                     yield self._over(item.missed)
 
@@ -144,6 +158,8 @@ class Timeline:
         return self._schedule
 
     def _over(self, missed: bool = False) -> PointClosed:
+        if self._open > MOST_POINTS:
+            raise TraceTooLong(f"{self._trace.name}: more than {MOST_POINTS:,} time points, the most a replay has")
         schedule = self._schedule or self._starting(self._time.origin_ms)
         point, self._open = self._open, self._open + 1
         return PointClosed(point, schedule.opens(point), schedule.closes(point), missed)
@@ -173,14 +189,14 @@ class Timeline:
 def _too_far(points: Integers, open_point: int) -> NDArray[np.bool_]:
     """Which records lie more than MOST_POINTS_AHEAD points beyond the point open at their turn."""
     wild = np.zeros(len(points), np.bool_)
-    while True:
-        # What is open at a record's turn depends on which earlier ones are wild. Counting too few of them as wild makes
-        # it later, never earlier, so every record found is wild, and perhaps not every wild one is found yet.
-        reached = np.append(open_point, _reached(points, wild, open_point)[:-1])
-        further = ~wild & (points > reached + MOST_POINTS_AHEAD)
-        if not further.any():
-            return wild
-        wild |= further
+    if points.max(initial=0) > open_point + MOST_POINTS_AHEAD:
+        # What is open at a record's turn depends on which earlier ones are wild: one after the other.
+        for row, point in enumerate(points.tolist()):
+            if point > open_point + MOST_POINTS_AHEAD:
+                wild[row] = True
+            else:
+                open_point = max(open_point, point)
+    return wild
 
 
 def _reached(points: Integers, wild: NDArray[np.bool_], open_point: int) -> Integers:

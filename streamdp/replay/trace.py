@@ -21,7 +21,21 @@ FORMAT = 1
 VERSION_FIELD = "streamdp_trace"
 
 MOST_PARTITIONS = 1 << 10
+LONGEST_MESSAGE = 2 << 20
+"""Bytes of key and value that any trace may hold; more only where the configuration's `max_record_bytes` is more."""
+_ESCAPED = 8
+"""JSON writes a byte in six at most (`\\u0000`); the rest is room for the other fields."""
 _INT64 = range(-(2**63), 2**63)
+
+
+def longest_message(max_record_bytes: int) -> int:
+    """Bytes of key and value that a trace of a stream with this limit holds of a message, at most."""
+    return max(LONGEST_MESSAGE, max_record_bytes)
+
+
+def longest_line(max_record_bytes: int = 0) -> int:
+    """Bytes of a line, at most."""
+    return _ESCAPED * longest_message(max_record_bytes)
 
 
 class BrokenTrace(StreamdpError):

@@ -17,6 +17,9 @@ from streamdp.transport.batch import Headers, RecordBatch
 POLL_BYTES = 8 << 20
 """How much one poll returns at most, about: bounds memory, and is large enough that the cost per poll disappears."""
 
+MAX_RECORD_BYTES = 64 << 20
+"""The longest key and value a reader hands out unless asked for another bound."""
+
 
 class TransportError(StreamdpError):
     """The transport failed; the message says what to do."""
@@ -161,7 +164,10 @@ class Transport(Protocol):
         """Create what is missing; refuse a topic that exists with other partitions or another cleanup policy."""
         ...
 
-    def reader(self, positions: Mapping[TopicPartition, int]) -> Reader: ...
+    def reader(self, positions: Mapping[TopicPartition, int], max_record_bytes: int = MAX_RECORD_BYTES) -> Reader:
+        """A record whose key and value are longer, or that has more than 1 MiB of headers besides, may come without
+        all three: an empty row that `RecordBatch.oversize` marks."""
+        ...
 
     def writer(self, identity: str) -> Writer:
         """The only writer of this identity; raises `Fenced` (or fences the other) when it is taken."""

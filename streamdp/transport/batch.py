@@ -96,6 +96,13 @@ class Blobs:
         end = max(begin, end)
         return Blobs(self.data, self.starts[begin : end + 1], None if self.valid is None else self.valid[begin:end])
 
+    def emptied(self, rows: NDArray[np.bool_]) -> Blobs:
+        """The column with the rows of the mask empty; the others are copied."""
+        starts = np.zeros(len(self) + 1, np.int64)
+        np.cumsum(np.where(rows, 0, self.lengths()), out=starts[1:])
+        valid = None if self.valid is None else self.valid | rows
+        return Blobs(self.take(~rows).content(), starts, valid)
+
     def take(self, selection: NDArray[np.bool_] | NDArray[np.integer]) -> Blobs:
         """The rows of a boolean mask, or of row indices, copied together without a loop in Python."""
         import pyarrow
@@ -124,6 +131,8 @@ class RecordBatch:
 
     `offsets` ascend strictly but may have gaps (compaction, and on Kafka control records). `timestamps` are
     milliseconds since 1970. `headers` is one tuple of (name, value) pairs per row, or None when no row has any.
+    `oversize` marks the records beyond the reader's bound, of which key, value and headers were left behind: they are
+    empty here. None when there is none.
     """
 
     topic: str
@@ -133,6 +142,7 @@ class RecordBatch:
     keys: Blobs
     values: Blobs
     headers: tuple[Headers, ...] | None = None
+    oversize: NDArray[np.bool_] | None = None
 
     @classmethod
     def concatenate(cls, parts: Sequence[RecordBatch]) -> RecordBatch:
@@ -152,6 +162,7 @@ class RecordBatch:
             Blobs.concatenate([part.keys for part in parts]),
             Blobs.concatenate([part.values for part in parts]),
             None if headers is None else tuple(headers),
+            _joined_masks([part.oversize for part in parts], [len(part) for part in parts]),
         )
 
     def __len__(self) -> int:
@@ -173,6 +184,7 @@ class RecordBatch:
             self.keys.slice(begin, end),
             self.values.slice(begin, end),
             headers if headers is not None and any(headers) else None,
+            None if self.oversize is None else self.oversize[begin:end],
         )
 
     def take(self, mask: NDArray[np.bool_]) -> RecordBatch:
@@ -190,6 +202,7 @@ class RecordBatch:
             self.keys.take(mask),
             self.values.take(mask),
             headers if headers is not None and any(headers) else None,
+            None if self.oversize is None else self.oversize[mask],
         )
 
     def split_at(self, offset: int) -> tuple[RecordBatch, RecordBatch]:
@@ -200,3 +213,11 @@ class RecordBatch:
     def before(self, offset: int) -> RecordBatch:
         """The records below the offset."""
         return self.split_at(offset)[0]
+
+
+def _joined_masks(masks: Sequence[NDArray[np.bool_] | None], lengths: Sequence[int]) -> NDArray[np.bool_] | None:
+    if all(mask is None for mask in masks):
+        return None
+    return np.concatenate(
+        [np.zeros(rows, np.bool_) if mask is None else mask for mask, rows in zip(masks, lengths, strict=True)]
+    )

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from streamdp.transport import cleanup
-from streamdp.transport.base import TopicPartition, TopicSpec, TransportError, UnknownTopic
+from streamdp.transport.base import MAX_RECORD_BYTES, TopicPartition, TopicSpec, TransportError, UnknownTopic
 from streamdp.transport.file_reader import FileReader
 from streamdp.transport.file_writer import FileWriter, IdentityLock
 from streamdp.transport.files import create_file, lock, make_directory, sync_directory, translate
@@ -188,7 +188,8 @@ class FileLog:
     def high_watermarks(self, topics: Iterable[str]) -> dict[TopicPartition, int]:
         return self.end_offsets(topics)  # An append holds its partitions until it is over: nothing lies behind it.
 
-    def reader(self, positions: Mapping[TopicPartition, int]) -> FileReader:
+    def reader(self, positions: Mapping[TopicPartition, int], max_record_bytes: int = MAX_RECORD_BYTES) -> FileReader:
+        """The bound changes nothing: the log is not compressed, and what is on its disk was written as it is."""
         reader = FileReader(self._open_partition)
         reader.assign_more(positions)
         return reader

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
-from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, codec, errors
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, errors
 from kafka import TopicPartition as ClientPartition
 from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.net.compat import KafkaNetClient
@@ -27,6 +27,7 @@ from kafka.protocol.consumer import IsolationLevel, OffsetSpec
 
 from streamdp.errors import ConfigurationError
 from streamdp.transport.base import (
+    MAX_RECORD_BYTES,
     POLL_BYTES,
     Fenced,
     Message,
@@ -38,6 +39,7 @@ from streamdp.transport.base import (
     Unreachable,
 )
 from streamdp.transport.batch import RecordBatch
+from streamdp.transport.kafka_codecs import decompressed
 from streamdp.transport.kafka_keys import KafkaSettings
 from streamdp.transport.kafka_records import Aborted, Buffered, Fetched, read_fetched
 
@@ -126,10 +128,10 @@ class KafkaTransport:
             except UnknownTopic:
                 self._create(spec)
 
-    def reader(self, positions: Mapping[TopicPartition, int]) -> KafkaReader:
+    def reader(self, positions: Mapping[TopicPartition, int], max_record_bytes: int = MAX_RECORD_BYTES) -> KafkaReader:
         self._describe({name.topic for name in positions})
         with _translated(self._settings):
-            return KafkaReader(self._settings, positions)
+            return KafkaReader(self._settings, positions, max_record_bytes)
 
     def writer(self, identity: str) -> KafkaWriter:
         with _translated(self._settings):
@@ -222,9 +224,12 @@ class KafkaTransport:
 
 
 class KafkaReader:
-    """Implements `Reader`. Holds, besides what it returns, at most one fetch of each partition."""
+    """Implements `Reader`.
 
-    def __init__(self, settings: KafkaSettings, positions: Mapping[TopicPartition, int]) -> None:
+    Holds, besides what it returns, at most one fetch of each partition as it came, and a piece of it decompressed.
+    """
+
+    def __init__(self, settings: KafkaSettings, positions: Mapping[TopicPartition, int], max_record_bytes: int) -> None:
         self._settings = settings
         self._partitions: dict[TopicPartition, Buffered] = {}
         self._turn = 0
@@ -238,7 +243,7 @@ class KafkaReader:
             metrics_enabled=False,
             kafka_client=_make_client,
         )
-        self._consumer._fetcher.PartitionRecords = _FetchedColumns
+        self._consumer._fetcher.PartitionRecords = partial(_FetchedColumns, max_record_bytes)
         self.assign_more(positions)
 
     def poll(
@@ -252,7 +257,7 @@ class KafkaReader:
         with _translated(self._settings):
             while True:
                 for name in self._in_turn():
-                    if left > 0 and (batch := self._partitions[name].take(left, limits.get(name))) is not None:
+                    while left > 0 and (batch := self._partitions[name].take(left, limits.get(name))) is not None:
                         found.append(batch)
                         left -= batch.nbytes
                 if left <= 0 or not self._fetchable(limits):
@@ -310,6 +315,7 @@ class _FetchedColumns:
 
     def __init__(
         self,
+        max_record_bytes: int,
         fetch_offset: int,
         tp: ClientPartition,
         records: Any,
@@ -323,7 +329,15 @@ class _FetchedColumns:
         self.next_fetch_offset = fetch_offset
         self.leader_epoch = -1
         self.bytes_read: int = records.size_in_bytes()
-        self._read = partial(read_fetched, TopicPartition(*tp), fetch_offset, records._buffer, aborted, _decompress)
+        self._read = partial(
+            read_fetched,
+            TopicPartition(*tp),
+            fetch_offset,
+            records._buffer,
+            aborted,
+            decompressed,
+            max_record_bytes,
+        )
         self._is_left: bool = self.bytes_read > 0
         self._on_drain = on_drain
 
@@ -339,18 +353,6 @@ class _FetchedColumns:
     def drain(self) -> None:
         self._is_left = False
         self._on_drain(self)
-
-
-_CODECS = {1: codec.gzip_decode, 2: codec.snappy_decode, 3: codec.lz4_decode, 4: codec.zstd_decode}
-
-
-def _decompress(number: int, data: memoryview) -> bytes:
-    if number not in _CODECS:
-        raise TransportError("a record batch is compressed in a way that streamdp does not know")
-    try:
-        return bytes(_CODECS[number](data.tobytes()))
-    except Exception as error:
-        raise TransportError("a record batch does not decompress: the data of the broker is damaged") from error
 
 
 class KafkaWriter:

@@ -21,6 +21,7 @@ class Settings:
     user: str = "key"
     record_id: str | None = None
     max_record_bytes: int = 4096
+    max_key_bytes: int = 16_384
     latest: int | None = None
 
 
@@ -37,7 +38,7 @@ def meaning(settings: Settings, key: bytes | None, value: bytes | None, timestam
 
 
 def _meaning(settings: Settings, key: bytes | None, value: bytes | None, timestamp: int) -> tuple[Any, ...]:
-    if len(key or b"") + len(value or b"") > settings.max_record_bytes:
+    if len(key or b"") > settings.max_key_bytes or len(key or b"") + len(value or b"") > settings.max_record_bytes:
         raise Refused("TOO_LARGE")
     if value is None:
         ts = _time(timestamp, settings)

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import logging
 import os
 import stat
 import time
@@ -48,7 +49,7 @@ def test_rejected_rows_become_lines_with_their_reason(tmp_path):
     put(letters, batch_of([GOOD, b"{\n", b"\xff", OUTSIDE], first=10, keys=[b"a", b"b", b"\xfe", b"d"]))
     letters.flush()
     letters.close()
-    common = {"format": 1, "topic": "in", "partition": 2, "timestamp": 99}
+    common = {"format": 2, "topic": "in", "partition": 2, "timestamp": 99}
     assert lines(path) == [
         {**common, "offset": 11, "reason": "BAD_JSON", "key": "b", "value": "{\n"},
         {
@@ -200,3 +201,111 @@ def test_a_letter_is_not_dated_in_the_future():
     put(letters, batch)
     letters.flush()
     assert kept.letter.timestamp <= time.time() * 1_000
+
+
+class Kept:
+    """A writer that keeps what it is given."""
+
+    def append(self, messages):
+        (self.letter,) = messages
+
+
+def test_what_is_too_large_leaves_only_its_place(tmp_path):
+    small = Decoder(
+        Domain([Attribute.integer("age", 0, 9)]), max_record_bytes=100, max_key_bytes=10, digest_key=bytes(16)
+    )
+    path = tmp_path / "dead.jsonl"
+    letters = DeadLetterFile(path)
+    batch = batch_of([b"secret" * 20, GOOD], keys=[b"a", b"secret" * 2])
+    letters.write(batch, small.decode(batch, None))
+    letters.close()
+    assert b"secret" not in path.read_bytes()
+    assert [(line["offset"], line["reason"]) for line in lines(path)] == [(0, "TOO_LARGE"), (1, "TOO_LARGE")]
+    kept = Kept()
+    topic = DeadLetterTopic(kept, "dead")
+    one = batch.slice(0, 1)
+    topic.write(one, small.decode(one, None))
+    topic.flush()
+    assert kept.letter.key is None and kept.letter.value == b""
+    assert dict(kept.letter.headers)["__connect.errors.exception.message"] == b"TOO_LARGE"
+
+
+LIMIT = 2_000
+
+
+def files_of(path):
+    return sorted(each.name for each in path.parent.iterdir())
+
+
+def test_a_full_file_is_moved_aside_and_the_oldest_goes(tmp_path, caplog):
+    path = tmp_path / "dead.jsonl"
+    letters = DeadLetterFile(path, LIMIT, keep=2)
+    with caplog.at_level(logging.WARNING):
+        for first in range(0, 100, 5):
+            put(letters, batch_of([b"{" * 50] * 5, first=first))
+    letters.flush()
+    letters.close()
+    assert files_of(path) == ["dead.jsonl", "dead.jsonl.1", "dead.jsonl.2"]
+    offsets = []
+    for name in reversed(files_of(path)):
+        file = tmp_path / name
+        assert file.stat().st_size <= LIMIT and stat.S_IMODE(file.stat().st_mode) == 0o600
+        offsets += [line["offset"] for line in lines(file) if "offset" in line]
+    assert len(offsets) > 20 and offsets == list(range(100 - len(offsets), 100))
+    (said,) = caplog.records
+    assert "full" in said.message and "100" not in said.getMessage()
+
+
+@pytest.mark.parametrize("keep", [0, 1])
+def test_after_a_rotation_nothing_is_written_twice(tmp_path, keep):
+    """The new file knows how far the letters before it go, those of other partitions included."""
+    path = tmp_path / "dead.jsonl"
+    letters = DeadLetterFile(path, LIMIT, keep)
+    put(letters, batch_of([b"{"], partition=7))
+    for first in range(0, 40, 5):
+        put(letters, batch_of([b"{" * 50] * 5, first=first))
+    letters.close()
+    before = path.read_bytes()
+    assert "last" in lines(path)[0] and len(files_of(path)) == 1 + keep
+    again = DeadLetterFile(path, LIMIT, keep)
+    put(again, batch_of([b"{"], partition=7))
+    put(again, batch_of([b"{" * 50] * 40))
+    assert not again.counts and path.read_bytes() == before
+    put(again, batch_of([b"{"], first=1, partition=7))
+    again.close()
+    assert lines(path)[-1]["partition"] == 7
+
+
+@pytest.mark.parametrize("step", ["link", "replace", "fsync"])
+def test_a_crash_while_a_file_is_moved_aside_loses_no_place(tmp_path, monkeypatch, step):
+    path = tmp_path / "dead.jsonl"
+    letters = DeadLetterFile(path, LIMIT, keep=3)
+
+    def crash(*_):
+        raise KeyboardInterrupt
+
+    put(letters, batch_of([b"{" * 50] * 5))
+    with monkeypatch.context() as patch:
+        patch.setattr(os, step, crash)
+        with pytest.raises(KeyboardInterrupt):
+            put(letters, batch_of([b"{" * 50] * 20, first=5))
+    letters.close()
+    again = DeadLetterFile(path, LIMIT, keep=3)
+    put(again, batch_of([b"{" * 50] * 25))
+    again.close()
+    found = {}
+    for name in files_of(path):
+        for line in lines(tmp_path / name):
+            if "offset" in line:
+                found.setdefault(line["offset"], set()).add((tmp_path / name).stat().st_ino)
+    assert sorted(found) == list(range(25))
+    assert all(len(places) == 1 for places in found.values())
+
+
+def test_a_letter_too_long_for_the_file_leaves_its_place(tmp_path):
+    path = tmp_path / "dead.jsonl"
+    letters = DeadLetterFile(path, LIMIT, keep=1)
+    put(letters, batch_of([b"{" * 5_000, b"{"]))
+    letters.close()
+    assert path.stat().st_size <= LIMIT
+    assert [(line["offset"], "value" in line) for line in lines(path)] == [(0, False), (1, True)]

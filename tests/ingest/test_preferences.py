@@ -88,6 +88,11 @@ def test_messages_of_a_topic(tmp_path) -> None:
     assert len(table) == 7
 
 
+def test_a_message_nested_deeply_counts_as_the_strictest_and_stops_nothing() -> None:
+    table, faults = READER.read_messages(Blobs.from_list([b"a", b"b"]), Blobs.from_list([b"[" * 100_000, b"open"]))
+    assert levels_of(table, b"a", b"b") == [0, 3] and faults == 1
+
+
 def test_users_named_by_a_field_are_their_texts() -> None:
     table, _ = PreferenceReader(LEVELS, CLASSES, KEY, "field:id").read_messages(
         Blobs.from_list([b'{"payload": 1}']), Blobs.from_list([b"open"])

@@ -5,14 +5,16 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 
+import numpy as np
 import pytest
 from crc32c import crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kafka.record.memory_records import MemoryRecords, MemoryRecordsBuilder
 
-from streamdp.transport.base import TopicPartition, TransportError
-from streamdp.transport.kafka import _decompress
+from streamdp.transport.base import MAX_RECORD_BYTES, TopicPartition, TransportError
+from streamdp.transport.batch import Blobs, RecordBatch
+from streamdp.transport.kafka_codecs import decompressed
 from streamdp.transport.kafka_records import Aborted, Buffered, Fetched, read_fetched
 
 NAME = TopicPartition("t", 0)
@@ -38,11 +40,18 @@ def build(
 
 
 def read(buffer: bytes, position: int = 0, aborted: Sequence[Aborted] = ()) -> Fetched:
-    return read_fetched(NAME, position, buffer, aborted, _decompress)
+    return read_fetched(NAME, position, buffer, aborted, decompressed, MAX_RECORD_BYTES)
+
+
+def whole(fetched: Fetched) -> RecordBatch:
+    """All records of a fetch, however many pieces they come in."""
+    none = np.zeros(0, np.int64)
+    nothing = RecordBatch(*NAME, none, none, Blobs.from_list([]), Blobs.from_list([]))
+    return RecordBatch.concatenate([nothing, *fetched.records])
 
 
 def rows(fetched: Fetched) -> list[object]:
-    records = fetched.records
+    records = whole(fetched)
     headers = records.headers or ((),) * len(records)
     return list(
         zip(records.offsets.tolist(), records.timestamps.tolist(), records.keys, records.values, headers, strict=True)
@@ -94,14 +103,14 @@ def test_any_batches_read_as_kafka_python_reads_them(
 
 def test_long_records_have_longer_lengths() -> None:
     values = [b"x" * size for size in (0, 1, 60, 61, 62, 63, 64, 8_100, 8_200, 2_000_00)]
-    assert list(read(plain(values)).records.values) == values
+    assert list(whole(read(plain(values))).values) == values
 
 
 def test_the_broker_s_time_stands_for_all_records_of_a_batch() -> None:
     batch = bytearray(build([(5, None, b"a", []), (7, None, b"b", [])]))
     batch[22] |= 0x08
     batch[17:21] = crc32c(batch[21:]).to_bytes(4, "big")
-    assert read(bytes(batch)).records.timestamps.tolist() == [7, 7]
+    assert whole(read(bytes(batch))).timestamps.tolist() == [7, 7]
 
 
 def test_aborted_transactions_and_markers_are_left_out() -> None:
@@ -117,24 +126,25 @@ def test_aborted_transactions_and_markers_are_left_out() -> None:
         ]
     )
     fetched = read(buffer, 0, [Aborted(1, 2)])
-    assert list(fetched.records.values) == [b"a", b"plain", b"kept"]
-    assert fetched.records.offsets.tolist() == [0, 2, 4] and fetched.position == 7
+    records = whole(fetched)
+    assert list(records.values) == [b"a", b"plain", b"kept"]
+    assert records.offsets.tolist() == [0, 2, 4] and fetched.position == 7
 
 
 def test_a_fetch_of_markers_only_moves_the_position() -> None:
     fetched = read(marker(9, 1, commit=True), 9)
-    assert len(fetched.records) == 0 and fetched.position == 10
+    assert len(whole(fetched)) == 0 and fetched.position == 10
     assert read(b"", 9).position == 9
 
 
 def test_any_damaged_byte_is_noticed() -> None:
     """But for the offset, the length and the leader's epoch, which a broker sets after the checksum is made."""
-    whole = plain([b"some value", b"another value"])
-    for position in range(16, len(whole)):
-        batch = bytearray(whole)
+    sound = plain([b"some value", b"another value"])
+    for position in range(16, len(sound)):
+        batch = bytearray(sound)
         batch[position] ^= 0x40
         with pytest.raises(TransportError, match=r"damaged|format"):
-            read(bytes(batch))
+            whole(read(bytes(batch)))
 
 
 @pytest.mark.parametrize("position", range(61, 85))
@@ -143,7 +153,7 @@ def test_a_batch_that_makes_no_sense_is_refused_whatever_its_checksum_says(posit
     batch[position] ^= 0xFF
     batch[17:21] = crc32c(batch[21:]).to_bytes(4, "big")
     try:
-        found = list(read(bytes(batch)).records.values)
+        found = list(whole(read(bytes(batch))).values)
     except TransportError:
         return
     assert len(found) == 2, "a byte of a value, or of a time, may be anything"
@@ -154,11 +164,11 @@ def test_a_codec_from_the_future_is_refused() -> None:
     batch[22] |= 0x07
     batch[17:21] = crc32c(batch[21:]).to_bytes(4, "big")
     with pytest.raises(TransportError, match="does not know"):
-        read(bytes(batch))
+        whole(read(bytes(batch)))
     batch[22] = 0x04
     batch[17:21] = crc32c(batch[21:]).to_bytes(4, "big")
     with pytest.raises(TransportError, match="does not decompress"):
-        read(bytes(batch))
+        whole(read(bytes(batch)))
 
 
 def test_the_format_before_0_11_is_refused() -> None:
