@@ -54,6 +54,9 @@ def run(arguments: argparse.Namespace) -> int:
     logs.set_up(arguments.log_level)
     # A core dump would hold the dataset, the threshold noise and the key of users' digests.
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    # A wide input needs more descriptors than the usual soft limit, and the journal must always find one.
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     # Arrow's own allocator keeps what threads have freed: at full speed for minutes, the process grew without end.
     pyarrow.set_memory_pool(pyarrow.system_memory_pool())
     # Until there is something to finish, a signal just ends the process; nothing has been asked or published.

@@ -105,6 +105,7 @@ MAY_CHANGE: dict[str, Kind] = {
     "jobs.memory_mb": "free",
     "observe.metrics": "free",
     "observe.operator_metrics": "free",
+    "observe.operator_hosts": "free",
     "observe.page": "free",
 }
 

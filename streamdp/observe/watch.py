@@ -64,15 +64,17 @@ class Watch(Observer):
 
     def __enter__(self) -> Self:
         observe = self._config.observe
+        public = {"/metrics": metrics_route(self._public.registry), **self._health_routes()}
+        operator = {"/metrics": metrics_route(self._operator.registry)}
         wanted = [
-            ("metrics", observe.metrics, {"/metrics": metrics_route(self._public.registry), **self._health_routes()}),
-            ("operator_metrics", observe.operator_metrics, {"/metrics": metrics_route(self._operator.registry)}),
-            ("page", observe.page, page_routes(self._board)),
+            ("metrics", observe.metrics, public, None),
+            ("operator_metrics", observe.operator_metrics, operator, observe.operator_hosts),
+            ("page", observe.page, page_routes(self._board), None),
         ]
         try:
-            for name, address, routes in wanted:
+            for name, address, routes, hosts in wanted:
                 if address is not None:
-                    self._listeners.append(Listener(name, address, routes))
+                    self._listeners.append(Listener(name, address, routes, hosts))
         except BaseException:
             self.close()
             raise
