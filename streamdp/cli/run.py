@@ -38,6 +38,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="go on although the input no longer holds records that recovery needs",
     )
     parser.add_argument(
+        "--accept-clock",
+        action="store_true",
+        help="go by the machine's clock although it contradicts the journal",
+    )
+    parser.add_argument(
         "--log-level", default="info", choices=["debug", "info", "warning", "error"], help="default: info"
     )
 
@@ -66,7 +71,15 @@ def run(arguments: argparse.Namespace) -> int:
     with watch(config) as observer:
         source, target, clock_source = open_input(config), open_output(config), open_input(config)
         try:
-            daemon = Daemon(config, source, target, clock_source, accept_gap=arguments.accept_gap, observer=observer)
+            daemon = Daemon(
+                config,
+                source,
+                target,
+                clock_source,
+                accept_gap=arguments.accept_gap,
+                accept_clock=arguments.accept_clock,
+                observer=observer,
+            )
             daemon.handle_signals()
             daemon.run()
         except StreamdpError:

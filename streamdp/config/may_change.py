@@ -39,6 +39,7 @@ MAY_CHANGE: dict[str, Kind] = {
     "time.publish_after": "free",
     # Recovery reads the input again and must take what was taken then.
     "time.skew": "fixed",
+    "time.max_clock_jump": "free",
     "time.expire_after": "shorter",
     "time.tombstone_points": "shorter",
     "privacy.epsilon": "fixed",

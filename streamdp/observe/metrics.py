@@ -68,6 +68,12 @@ METRICS: tuple[Metric, ...] = (
         "guarantee",
     ),
     _public("streamdp_ready", "gauge", "", "1 while `/ready` says yes, else 0."),
+    _public(
+        "streamdp_clock_held",
+        "gauge",
+        "",
+        "1 while no time point closes because the machine's clock jumped, else 0.",
+    ),
     _public("streamdp_time_point", "gauge", "", "The last time point that was published."),
     _public("streamdp_time_point_length_seconds", "gauge", "seconds", "How long a time point is."),
     _public("streamdp_span_points", "gauge", "points", "The horizon or the window that epsilon covers."),

@@ -25,6 +25,9 @@ class Observer:
     def running(self) -> None:
         """Time points are being closed."""
 
+    def clock_held(self, held: bool) -> None:
+        """The clock jumped, and no time point closes; or it is right again. Called by the thread that saw it."""
+
     def stopping(self) -> None:
         """A stop was asked. Called by a signal handler: it sets a flag and no more."""
 

@@ -107,6 +107,9 @@ class Watch(Observer):
     def running(self) -> None:
         self._health.set_running(True)
 
+    def clock_held(self, held: bool) -> None:
+        self._health.set_clock_held(held)
+
     def stopping(self) -> None:
         self._health.set_running(False)
 
@@ -191,6 +194,7 @@ class Watch(Observer):
         public["streamdp_build_info"].labels(__version__).set(1)
         public["streamdp_stream_info"].labels(config.name, "window" if config.horizon is None else "horizon").set(1)
         public["streamdp_ready"].set_function(lambda: int(self._health.ready))
+        public["streamdp_clock_held"].set_function(lambda: int(self._health.clock_held))
         public["streamdp_time_point_length_seconds"].set(config.time.length_ms / 1_000)
         public["streamdp_span_points"].set(config.horizon or config.window or 0)
         public["streamdp_epsilon_total"].set(float(config.epsilon))
