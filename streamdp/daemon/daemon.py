@@ -182,7 +182,7 @@ class Daemon:
             return
         self._closed.extend(closed)
         with contextlib.suppress(Unreachable):  # The output is away, which the publisher says.
-            self._jobs.look()
+            self._observer.requests_dropped(self._jobs.look())
         self._observer.jobs(self._engine.open_jobs, self._jobs.in_workers)
         if closed and isinstance(closed[-1], Closed):
             self._observer.lagging(closed[-1].cut, self._held.reader.positions())

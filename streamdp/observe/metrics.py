@@ -215,6 +215,12 @@ METRICS: tuple[Metric, ...] = (
     _operator("streamdp_journal_commit_seconds", "histogram", "seconds", "Committing a time point to the journal."),
     _operator("streamdp_journal_bytes", "gauge", "bytes", "Size of the journal and its write-ahead file."),
     _operator("streamdp_checkpoint_seconds", "histogram", "seconds", "Writing a checkpoint of the population."),
+    _operator(
+        "streamdp_requests_dropped_total",
+        "counter",
+        "",
+        "Messages on the topic of requests without an answer: malformed, or too many at once.",
+    ),
     _operator("streamdp_jobs_open", "gauge", "jobs", "Admitted jobs, `waiting` or `running`.", "kind", "state"),
     _operator(
         "streamdp_job_queue_seconds",

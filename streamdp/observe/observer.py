@@ -56,5 +56,8 @@ class Observer:
     def publish_retried(self) -> None:
         """A publication is tried again. Called by the publisher's thread."""
 
+    def requests_dropped(self, count: int) -> None:
+        """So many messages on the topic of requests got no answer: malformed, or too many at once."""
+
     def jobs(self, open_jobs: Iterable[Job], running: Collection[str]) -> None:
         """Admitted jobs, and the ids of those that a worker has; called now and then."""

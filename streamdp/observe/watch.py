@@ -159,6 +159,9 @@ class Watch(Observer):
     def publish_retried(self) -> None:
         self._public["streamdp_publish_retries_total"].inc()
 
+    def requests_dropped(self, count: int) -> None:
+        self._operator["streamdp_requests_dropped_total"].inc(count)
+
     def jobs(self, open_jobs: Iterable[Job], running: Collection[str]) -> None:
         now = time.monotonic()
         here = {job.job_id: job.kind for job in open_jobs}
