@@ -80,13 +80,15 @@ def _submit(arguments: argparse.Namespace) -> int:
     from streamdp.daemon.jobs import rules_of
     from streamdp.engine import JobRequested, Topics
     from streamdp.jobs.catalogue import KINDS
-    from streamdp.jobs.request import encode_request, read_request
+    from streamdp.jobs.request import MALFORMED, encode_request, read_request
 
     config = load(arguments.config)
     job_id = arguments.id or uuid.uuid4().hex[:12]
     value = encode_request(job_id, arguments.kind, arguments.epsilon, _params(arguments.params))
     # The daemon checks again; here it is for an answer at once.
     request = read_request(value, rules_of(config))
+    if request is None:
+        raise ConfigurationError(MALFORMED)
     if isinstance(request, JobRequested) and request.refusal is not None:
         raise ConfigurationError(request.refusal)
     if arguments.output is not None:

@@ -38,6 +38,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="go on although the input no longer holds records that recovery needs",
     )
     parser.add_argument(
+        "--accept-clock",
+        action="store_true",
+        help="go by the machine's clock although it contradicts the journal",
+    )
+    parser.add_argument(
         "--log-level", default="info", choices=["debug", "info", "warning", "error"], help="default: info"
     )
 
@@ -54,6 +59,9 @@ def run(arguments: argparse.Namespace) -> int:
     logs.set_up(arguments.log_level)
     # A core dump would hold the dataset, the threshold noise and the key of users' digests.
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    # A wide input needs more descriptors than the usual soft limit, and the journal must always find one.
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     # Arrow's own allocator keeps what threads have freed: at full speed for minutes, the process grew without end.
     pyarrow.set_memory_pool(pyarrow.system_memory_pool())
     # Until there is something to finish, a signal just ends the process; nothing has been asked or published.
@@ -63,7 +71,15 @@ def run(arguments: argparse.Namespace) -> int:
     with watch(config) as observer:
         source, target, clock_source = open_input(config), open_output(config), open_input(config)
         try:
-            daemon = Daemon(config, source, target, clock_source, accept_gap=arguments.accept_gap, observer=observer)
+            daemon = Daemon(
+                config,
+                source,
+                target,
+                clock_source,
+                accept_gap=arguments.accept_gap,
+                accept_clock=arguments.accept_clock,
+                observer=observer,
+            )
             daemon.handle_signals()
             daemon.run()
         except StreamdpError:

@@ -39,6 +39,7 @@ MAY_CHANGE: dict[str, Kind] = {
     "time.publish_after": "free",
     # Recovery reads the input again and must take what was taken then.
     "time.skew": "fixed",
+    "time.max_clock_jump": "free",
     "time.expire_after": "shorter",
     "time.tombstone_points": "shorter",
     "privacy.epsilon": "fixed",
@@ -108,6 +109,7 @@ MAY_CHANGE: dict[str, Kind] = {
     "jobs.memory_mb": "free",
     "observe.metrics": "free",
     "observe.operator_metrics": "free",
+    "observe.operator_hosts": "free",
     "observe.page": "free",
 }
 

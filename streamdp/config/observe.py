@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, NamedTuple
 
-from pydantic import PlainSerializer, PlainValidator, WithJsonSchema, model_validator
+from pydantic import Field, PlainSerializer, PlainValidator, WithJsonSchema, model_validator
 
 from streamdp.config.section import Section
 
@@ -52,6 +52,9 @@ class Observe(Section):
     operator_metrics: Listen | None = None
     """Metrics that describe raw data: input rates, lag, dead letters, population, memory. As private as the input: let
     nobody but the operator's Prometheus reach it. By habit port 9465."""
+    operator_hosts: list[str] = Field(default_factory=list)
+    """Names by which the operator's Prometheus asks for `operator_metrics`, such as `"streamdp"`. A request to any
+    other name is refused. IP addresses, `localhost` and the host that `operator_metrics` names need no entry."""
     page: Listen | None = None
     """The status page: the latest releases drawn, the budget, recent jobs. Shows nothing unreleased. By habit port
     9466."""

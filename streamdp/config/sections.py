@@ -39,6 +39,9 @@ class Time(Section):
     to read, decide and store. When left out, a quarter of `length`, at most 30 seconds. `0`: as soon as stored."""
     skew: Duration = Field(default="5s", validate_default=True)
     """Public: a record whose timestamp is later than the close of the current point plus this is a dead letter."""
+    max_clock_jump: PositiveDuration = Field(default="30s", validate_default=True)
+    """Public: when the machine's clock jumps by more than this, no time point closes until it is right again, or until
+    a start with `--accept-clock`."""
     expire_after: int | None = Field(default=None, ge=1)
     """Forget a user this many points after their last message. Kept for ever when left out."""
     tombstone_points: int | None = Field(default=None, ge=1)
@@ -66,6 +69,10 @@ class Time(Section):
     def publish_after_ms(self) -> int:
         """When a release leaves, the default resolved."""
         return min(self.length // 4, LONGEST_DEFAULT_WAIT_MS) if self.publish_after is None else self.publish_after
+
+    @property
+    def max_clock_jump_ms(self) -> int:
+        return self.max_clock_jump
 
     @property
     def skew_ms(self) -> int:

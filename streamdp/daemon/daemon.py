@@ -19,10 +19,11 @@ from types import FrameType
 
 from streamdp.config import StreamConfig
 from streamdp.daemon import steps
+from streamdp.daemon.clock import Clock
 from streamdp.daemon.jobs import JobDesk
 from streamdp.daemon.memory import Memory
 from streamdp.daemon.preferences import PreferenceDesk
-from streamdp.daemon.schedule import Closed, Cut, Metronome, now_ms
+from streamdp.daemon.schedule import Closed, Cut, Metronome, Missed
 from streamdp.daemon.start import checkpoint_cut, input_identity, start
 from streamdp.engine import (
     Action,
@@ -72,30 +73,41 @@ class Daemon:
         clock_source: Transport,
         *,
         accept_gap: bool = False,
+        accept_clock: bool = False,
         observer: Observer | None = None,
     ) -> None:
         self.config = config
         self._observer = observer or Observer()
         self._source, self._target = source, target
-        self._held = start(config, source, target, accept_gap=accept_gap, observer=observer)
+        self._clock = Clock(config.time.max_clock_jump_ms, changed=self._observer.clock_held)
+        self._held = start(
+            config,
+            source,
+            target,
+            accept_gap=accept_gap,
+            accept_clock=accept_clock,
+            now=self._clock.now,
+            observer=observer,
+        )
         self._engine = self._held.pipeline.engine
         self._beyond: list[RecordBatch] = []
-        self._closed: deque[Closed] = deque()
-        self._due: deque[tuple[int, list[int]]] = deque(
-            (self._held.schedule.closes(time_point) + config.time.publish_after_ms, [time_point])
+        self._closed: deque[Closed | Missed] = deque()
+        self._due: deque[tuple[int, int, int]] = deque(
+            (self._held.schedule.closes(time_point) + config.time.publish_after_ms, time_point, time_point)
             for time_point in self._held.journal.unpublished_points()
         )
         self._stop_asked = False
         self._is_input_lost = self._is_cut_awaited = False
         preferences = PreferenceDesk.of(config, self._held.journal, source)
         self._jobs = JobDesk(config, self._held.journal, target, self._engine, preferences)
-        self._boundary = self._held.schedule.point_at(now_ms())
+        self._boundary = self._held.schedule.point_at(self._clock.now())
         self._memory = Memory()
         self._metronome = Metronome(
             self._held.schedule,
             self._engine.last_point + 1,
             partial(take_cut, clock_source, config.input.topics, self._held.journal.identity.input_identity),
             config.privacy.horizon,
+            now=self._clock.now,
             since=self._held.since,
         )
         self._observer.opened(self._held.journal, self._held.pipeline.population, target, self._engine.plans)
@@ -132,9 +144,9 @@ class Daemon:
     def _wind_down(self) -> None:
         steps.reach("stop.before")
         self._metronome.stop()
-        limit = now_ms() + 1_000 * STOP_SECONDS
+        limit, deadline = self._clock.now() + 1_000 * STOP_SECONDS, time.monotonic() + STOP_SECONDS
         self._turn(0)
-        while self._is_work_left(limit) and now_ms() < limit:
+        while self._is_work_left(limit) and time.monotonic() < deadline:
             self._turn(POLL_SECONDS)
         self._publish_due()  # Marks what went out last.
 
@@ -170,9 +182,9 @@ class Daemon:
             return
         self._closed.extend(closed)
         with contextlib.suppress(Unreachable):  # The output is away, which the publisher says.
-            self._jobs.look()
+            self._observer.requests_dropped(self._jobs.look())
         self._observer.jobs(self._engine.open_jobs, self._jobs.in_workers)
-        if closed and closed[-1].cut is not None:
+        if closed and isinstance(closed[-1], Closed):
             self._observer.lagging(closed[-1].cut, self._held.reader.positions())
         self._advance()
         if self._is_input_lost:
@@ -181,30 +193,32 @@ class Daemon:
 
     def _cut(self) -> Cut | None:
         """The cut the current point is drained to; None while the point is open (or was missed)."""
-        return self._closed[0].cut if self._closed else None
+        return self._closed[0].cut if self._closed and isinstance(self._closed[0], Closed) else None
 
     def _advance(self) -> None:
         """Feeds what belongs to the current point, and closes it and the next ones as their cuts are reached."""
         while self._closed:
-            cut = self._closed[0].cut
-            if cut is None:
-                self._close(self._missed())
+            over = self._closed[0]
+            if isinstance(over, Missed):
+                self._closed.popleft()
+                self._miss(over)
                 continue
+            cut = over.cut
             self._watch_new_partitions(cut)
-            self._feed(self._closed[0].time_point, cut)
+            self._feed(over.time_point, cut)
             positions = self._held.reader.positions()
             if any(positions[partition] < offset for partition, offset in cut.items()):
                 return
             steps.reach("point.drained")
-            self._close([self._closed.popleft()])
+            self._closed.popleft()
+            self._close(over.time_point, over.time_point, cut)
         self._feed(self._engine.last_point + 1, None)
 
-    def _missed(self) -> list[Closed]:
-        """The points before the next one with a cut; many, when the daemon was down for long."""
-        missed: list[Closed] = []
-        while self._closed and self._closed[0].cut is None and len(missed) < MISSED_AT_ONCE:
-            missed.append(self._closed.popleft())
-        return missed
+    def _miss(self, missed: Missed) -> None:
+        """Commits a run of missed points piece by piece, and publishes what is due of it meanwhile."""
+        for first in range(missed.first, missed.last + 1, MISSED_AT_ONCE):
+            self._close(first, min(first + MISSED_AT_ONCE - 1, missed.last), None)
+            self._publish_due()
 
     def _feed(self, time_point: int, cut: Cut | None) -> None:
         latest = self._held.schedule.closes(time_point) + self.config.time.skew_ms
@@ -223,15 +237,15 @@ class Daemon:
             begin = self._source.begin_offsets(self.config.input.topics)
             self._held.reader.assign_more({partition: begin[partition] for partition in new})
 
-    def _close(self, points: list[Closed]) -> None:
+    def _close(self, first: int, last: int, cut: Cut | None) -> None:
         """Commits one point, or a run of missed ones, in one transaction, and queues it for publication."""
         commits, caused = [], list[Action]()
-        for point in points:
-            event = self._event(point)
-            position = None if point.cut is None else self._jobs.bring_requests()
+        for time_point in range(first, last + 1):
+            event = self._event(time_point, cut is None)
+            position = None if cut is None else self._jobs.bring_requests()
             actions = self._held.pipeline.close(event)
-            self._jobs.freeze(actions, self._held.pipeline.population, point.time_point)
-            commits.append(to_commit(event, point.cut, actions, self._engine.ended, position))
+            self._jobs.freeze(actions, self._held.pipeline.population, time_point)
+            commits.append(to_commit(event, cut, actions, self._engine.ended, position))
             caused += actions
         self._held.dead_letters.flush()
         steps.reach("commit.before")
@@ -239,19 +253,19 @@ class Daemon:
             self._held.journal.commit_points(commits)
         steps.reach("commit.after")
         self._observer.decided(event.time_point, caused)
-        self._due.append((event.closed_ts + self.config.time.publish_after_ms, [point.time_point for point in points]))
+        self._due.append((event.closed_ts + self.config.time.publish_after_ms, first, last))
         _log_points(commits)
         self._jobs.carry_out(caused)
         wanted = any(isinstance(action, Checkpoint) for action in caused)
         # Input before a checkpoint is not read again: its dead letters must be safe first.
-        if wanted and point.cut is not None and self._held.publisher.letters_safe(LETTERS_SECONDS):
-            self._checkpoint(point.time_point, point.cut)
+        if wanted and cut is not None and self._held.publisher.letters_safe(LETTERS_SECONDS):
+            self._checkpoint(last, cut)
         if self._engine.ended:
-            log.info("the horizon has ended", extra={"fields": {"time_point": point.time_point}})
+            log.info("the horizon has ended", extra={"fields": {"time_point": last}})
 
     def _after_the_end(self) -> None:
         """The boundaries of time points still are when jobs are decided on and their results leave."""
-        boundary = self._held.schedule.point_at(now_ms())
+        boundary = self._held.schedule.point_at(self._clock.now())
         if boundary == self._boundary:
             return
         self._boundary = boundary
@@ -265,12 +279,12 @@ class Daemon:
         self._held.journal.commit_jobs(JobsCommit(time_point, *_jobs_of(actions), stored, position))
         self._observer.decided(time_point, actions)
         if stored:
-            self._due.append((opened + self.config.time.publish_after_ms, [time_point]))
+            self._due.append((opened + self.config.time.publish_after_ms, time_point, time_point))
         self._jobs.carry_out(actions)
 
-    def _event(self, point: Closed) -> PointClosed:
-        schedule, time_point = self._held.schedule, point.time_point
-        return PointClosed(time_point, schedule.opens(time_point), schedule.closes(time_point), point.cut is None)
+    def _event(self, time_point: int, missed: bool) -> PointClosed:
+        schedule = self._held.schedule
+        return PointClosed(time_point, schedule.opens(time_point), schedule.closes(time_point), missed)
 
     def _checkpoint(self, time_point: int, cut: Cut) -> None:
         steps.reach("checkpoint.before")
@@ -287,9 +301,9 @@ class Daemon:
             journal.mark_published(published)
             steps.reach("mark.after")
             self._observer.published(published)
-        while self._due and self._due[0][0] <= now_ms() and not publisher.is_full:
-            _, time_points = self._due.popleft()
-            stored = journal.unpublished(time_points[0], time_points[-1])
+        while self._due and self._due[0][0] <= self._clock.now() and not publisher.is_full:
+            _, first, last = self._due.popleft()
+            stored = journal.unpublished(first, last)
             self._observer.queued(stored)
             publisher.publish(stored, self._held.owners.messages(stored[-1]) if stored else ())
 

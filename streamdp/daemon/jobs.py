@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import time
 from collections import deque
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -17,7 +18,17 @@ from pathlib import Path
 from streamdp.config import StreamConfig
 from streamdp.daemon import steps
 from streamdp.daemon.preferences import PreferenceDesk
-from streamdp.engine import Action, Engine, JobFinished, SaveJob, StartJob, StopJob, Topics
+from streamdp.engine import (
+    Action,
+    CancelRequested,
+    Engine,
+    JobFinished,
+    JobRequested,
+    SaveJob,
+    StartJob,
+    StopJob,
+    Topics,
+)
 from streamdp.job import Job
 from streamdp.jobs import worker
 from streamdp.jobs.catalogue import KINDS
@@ -29,9 +40,12 @@ from streamdp.transport.base import TopicPartition, Transport, Unreachable
 
 log = logging.getLogger("streamdp.jobs")
 
-# A boundary decides on so many requests at most, so that a flood of them does not delay the next close.
+# A boundary decides on so many requests at most, so that a flood of them does not delay the next close. As many that
+# are wrong by themselves are answered; more of those are dropped, so that they delay no other.
 REQUESTS_AT_ONCE = 100
 REQUEST_BYTES_AT_ONCE = 1 << 20
+# How long a turn of the loop may read requests. Reading one takes some ten microseconds.
+READ_SECONDS = 0.05
 
 
 class JobDesk:
@@ -50,14 +64,17 @@ class JobDesk:
         self._ledger = journal.ledger
         self._rules = rules_of(config)
         self._requests = TopicPartition(Topics.of(config.output_prefix).jobs, 0)
-        self._asked: deque[tuple[int, bytes | None]] = deque()
+        self._unread: deque[tuple[int, bytes | None]] = deque()
+        self._asked: list[JobRequested | CancelRequested] = []
+        self._dropped = 0
         self._running: dict[str, JobFuture] = {}
         self._told: dict[str, tuple[int, int] | None] = {}
         megabyte = 1 << 20
         self._pool = SpawnExecutor(
             config.jobs.workers, Limits(config.jobs.time_limit_seconds, config.jobs.memory_mb * megabyte)
         )
-        self._reader = target.reader({self._requests: self._position(target)})
+        self._committed = self._read_to = self._position(target)
+        self._reader = target.reader({self._requests: self._committed})
 
     def _position(self, target: Transport) -> int:
         """Where to read on. A new journal begins at the end: what was asked before was asked of another."""
@@ -77,20 +94,44 @@ class JobDesk:
 
     # Every turn of the daemon's loop
 
-    def look(self) -> None:
-        """Takes requests in, and stores what workers gave back."""
+    def look(self) -> int:
+        """Takes requests in, and stores what workers gave back. Returns how many requests were dropped."""
         self._read_requests()
         finished = [job_id for job_id, future in self._running.items() if future.done()]
         for job_id in finished:
             self._finish(job_id, self._running.pop(job_id))
         self._tell_progress()
+        dropped, self._dropped = self._dropped, 0
+        return dropped
 
     def _read_requests(self) -> None:
-        """No more than is soon decided on: the rest waits in its topic."""
-        if len(self._asked) < REQUESTS_AT_ONCE:
-            with suppress(Unreachable):  # an output that is away must not stop the points
-                for batch in self._reader.poll(max_bytes=REQUEST_BYTES_AT_ONCE):
-                    self._asked.extend(zip(batch.offsets.tolist(), batch.values, strict=True))
+        """No more than the next boundary decides on: the rest waits in its topic. What is malformed leaves nothing."""
+        deadline = time.monotonic() + READ_SECONDS
+        while self._decidable < REQUESTS_AT_ONCE and time.monotonic() < deadline and (self._unread or self._poll()):
+            offset, value = self._unread.popleft()
+            event = read_request(value, self._rules)
+            self._read_to = offset + 1
+            if event is None or not self._has_room(event):
+                self._dropped += 1
+            else:
+                self._asked.append(event)
+
+    def _poll(self) -> bool:
+        with suppress(Unreachable):  # an output that is away must not stop the points
+            for batch in self._reader.poll(max_bytes=REQUEST_BYTES_AT_ONCE):
+                self._unread.extend(zip(batch.offsets.tolist(), batch.values, strict=True))
+        return bool(self._unread)
+
+    @property
+    def _decidable(self) -> int:
+        return sum(not _is_wrong(event) for event in self._asked)
+
+    def _has_room(self, event: JobRequested | CancelRequested) -> bool:
+        """Not for more wrong requests than a boundary answers, nor for a cancel that cancels nothing."""
+        if isinstance(event, JobRequested):
+            return not _is_wrong(event) or len(self._asked) - self._decidable < REQUESTS_AT_ONCE
+        ids = {asked.job_id for asked in self._asked if isinstance(asked, JobRequested)}
+        return event not in self._asked and event.job_id in ids.union(job.job_id for job in self._engine.open_jobs)
 
     def _finish(self, job_id: str, future: JobFuture) -> None:
         # Not logged here: the moment a job ends depends on the data. Boundaries log what becomes of it.
@@ -109,13 +150,14 @@ class JobDesk:
     # At a boundary
 
     def bring_requests(self) -> int | None:
-        """Hands what was asked to the engine; returns the position to commit with what it decides."""
-        position = None
-        for _ in range(min(REQUESTS_AT_ONCE, len(self._asked))):
-            offset, value = self._asked.popleft()
-            self._engine.handle(read_request(value, self._rules))
-            position = offset + 1
-        return position
+        """Hands what was asked to the engine; returns the position to commit with what it decides, if it has moved."""
+        for event in self._asked:
+            self._engine.handle(event)
+        self._asked.clear()
+        if self._read_to == self._committed:
+            return None
+        self._committed = self._read_to
+        return self._committed
 
     def freeze(self, actions: Iterable[Action], population: Population, time_point: int) -> None:
         """Before the commit: the snapshot that the admitted jobs read, and the last one, for jobs to come."""
@@ -209,6 +251,10 @@ class JobDesk:
         with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
             json.dump(told, file)
         fresh.replace(self._progress_file)
+
+
+def _is_wrong(event: JobRequested | CancelRequested) -> bool:
+    return isinstance(event, JobRequested) and event.refusal is not None
 
 
 def rules_of(config: StreamConfig) -> Rules:

@@ -49,10 +49,18 @@ class Schedule:
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """A point that is over, with the cut taken at its close; None when nobody was there to take it."""
+    """A point that is over, with the cut taken at its close."""
 
     time_point: int
-    cut: Cut | None
+    cut: Cut
+
+
+@dataclass(frozen=True, slots=True)
+class Missed:
+    """Points that are over, from `first` to `last`, and nobody was there to take their cuts: any number of them."""
+
+    first: int
+    last: int
 
 
 def now_ms() -> int:
@@ -86,11 +94,11 @@ class Metronome(threading.Thread):
         self._take_cut, self._now = take_cut, now
         self._changed = threading.Condition()
         self._is_taking = False
-        self._done: deque[Closed] = deque()
+        self._done: deque[Closed | Missed] = deque()
         self._failure: BaseException | None = None
         self._stop_asked = threading.Event()
 
-    def closed(self, seconds: float | None = None) -> list[Closed] | None:
+    def closed(self, seconds: float | None = None) -> list[Closed | Missed] | None:
         """Points that closed since the last call; raises what made the thread fail.
 
         Waits while a cut is being taken, or a point is over whose turn has not come; None when it still is after
@@ -121,12 +129,14 @@ class Metronome(threading.Thread):
                     continue
                 self._is_taking = True
             try:
-                closed = Closed(self._next, self._cut())
-                if closed.cut is None and self._stop_asked.is_set():
+                last = self._last_missed()
+                cut = self._cut() if last < self._next else None
+                if cut is None and self._stop_asked.is_set():
                     return
                 with self._changed:
-                    self._done.append(closed)
-                    self._next += 1
+                    last = max(last, self._next)
+                    self._done.append(Missed(self._next, last) if cut is None else Closed(self._next, cut))
+                    self._next = last + 1
             except BaseException as failure:
                 self._failure = failure
                 return
@@ -141,10 +151,13 @@ class Metronome(threading.Thread):
             return False
         return (self._last is None or self._next <= self._last) and self._now() >= self._schedule.closes(self._next)
 
+    def _last_missed(self) -> int:
+        """The last point that was missed: it closed before anybody watched, or its successor is over too."""
+        over = max(self._schedule.point_at(self._now()) - 2, self._schedule.point_at(self._watching_since) - 1)
+        return over if self._last is None else min(over, self._last)
+
     def _cut(self) -> Cut | None:
         """The cut of the point that is over; None when it is missed."""
-        if self._schedule.closes(self._next) <= self._watching_since:
-            return None
         while self._now() < self._schedule.closes(self._next + 1) and not self._stop_asked.is_set():
             try:
                 cut = self._take_cut()

@@ -6,7 +6,7 @@ Whatever a crash left behind, the same order sets right. Nothing is asked of the
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ from streamdp.config import StreamConfig
 from streamdp.config.may_change import MAY_SHORTEN, promised
 from streamdp.daemon import steps
 from streamdp.daemon.claims import ADVICE, Owners
+from streamdp.daemon.clock import check_clock
 from streamdp.daemon.outputs import Head, output_topics, read_head, rows_topics, tail
 from streamdp.daemon.publisher import Publisher
 from streamdp.daemon.schedule import Cut, Schedule, now_ms
@@ -98,6 +99,8 @@ def start(
     target: Transport,
     *,
     accept_gap: bool = False,
+    accept_clock: bool = False,
+    now: Callable[[], int] = now_ms,
     noise: NoiseSource | None = None,
     observer: Observer | None = None,
 ) -> Started:
@@ -113,6 +116,8 @@ def start(
     dead_letters: DeadLetters | None = None
     try:
         steps.reach("start.locked")
+        if not accept_clock:
+            check_clock(journal, config.time.max_clock_jump_ms, config.privacy.horizon, now())
         topics = Topics.of(config.output_prefix)
         target.ensure_topics(output_topics(topics))
         # Also before fencing anybody: a daemon that was started by mistake must not stop the right one.
@@ -128,7 +133,7 @@ def start(
         steps.reach("start.republished")
         dead_letters = open_dead_letters(config, target, writer)
         pipeline, reader, schedule = recover(config, journal, source, dead_letters, accept_gap, noise)
-        since = now_ms()
+        since = now()
         not_due = journal.unpublished_points()
         last_out = not_due[0] - 1 if not_due else journal.last_time_point
         publisher = Publisher(target, topics, owners.identity, writer, last_out, observer, owners.on_output())
@@ -136,9 +141,7 @@ def start(
             dead_letters.use(publisher)
         steps.reach("start.recovered")
     except BaseException:
-        if dead_letters is not None:
-            dead_letters.close()
-        for held in (writer, owners):
+        for held in (dead_letters, writer, owners):
             if held is not None:
                 held.close()
         journal.close()

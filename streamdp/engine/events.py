@@ -38,11 +38,11 @@ class PointClosed:
 class JobRequested:
     """Somebody asks for a job; decided at the next boundary.
 
-    `refusal` is what is wrong with the request by itself (then `job_id` and `epsilon` may be missing). `by_level` says
+    `refusal` is what is wrong with the request by itself (then `kind` and `epsilon` may be missing). `by_level` says
     that each level of privacy pays its own amount, and `epsilon` is what the most liberal one pays.
     """
 
-    job_id: str | None
+    job_id: str
     kind: str | None = None
     epsilon: Fraction | None = None
     params: Mapping[str, Any] = field(default_factory=dict, repr=False)

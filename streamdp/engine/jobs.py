@@ -115,8 +115,8 @@ class Jobs:
     def _decide(
         self, event: JobRequested, time_point: int, snapshot: bool, pending: list[ledger.Charge]
     ) -> list[Action]:
-        if event.refusal is not None or event.job_id is None or event.kind is None or event.epsilon is None:
-            return self._refuse(event, time_point, event.refusal or "the request is not complete")
+        if event.refusal is not None or event.kind is None or event.epsilon is None:
+            return self._refuse(event, time_point, event.refusal or "the request is not complete", keep=False)
         if _topic_key(event.job_id) in self._known:
             return self._refuse(event, time_point, "this id was used before; choose another", keep=False)
         if len(self._open) >= self._most_waiting:
@@ -145,14 +145,16 @@ class Jobs:
         *,
         keep: bool = True,
     ) -> list[Action]:
+        """An answer; remembered (`keep`) when the request was right by itself and its id is free."""
         header = self._header(time_point, event.job_id, event.kind, "refused")
         header |= {"epsilon": "0/1", "time_point": None, "reason": reason, **(details or {})}
         actions = self._publish(time_point, header, None)
-        if keep and event.job_id is not None and _topic_key(event.job_id) not in self._known:
+        if keep:
+            assert event.kind is not None and event.epsilon is not None  # it is right by itself
             job = Job(
                 event.job_id,
-                event.kind or "",
-                event.epsilon or Fraction(0),
+                event.kind,
+                event.epsilon,
                 event.params,
                 "refused",
                 reason=reason,
@@ -171,7 +173,7 @@ class Jobs:
         self._finished.append(job)
         return SaveJob(job)
 
-    def _header(self, published_at: int, job_id: str | None, kind: str | None, state: str) -> dict[str, Any]:
+    def _header(self, published_at: int, job_id: str, kind: str | None, state: str) -> dict[str, Any]:
         return {
             "kind": "result",
             "stream": self._stream,
@@ -182,7 +184,7 @@ class Jobs:
         }
 
     def _publish(self, time_point: int, header: dict[str, Any], text: str | None) -> list[Action]:
-        key = str(header["id"] or "").encode()
+        key = str(header["id"]).encode()
         parts = result_messages.encode_result(header, text)
         return [Publish(time_point, self._topics.results, key, part) for part in parts]
 

@@ -1,7 +1,8 @@
 """Reading a request: bytes that anybody may have written to the topic of requests.
 
 Everything that can be said about a request by itself is decided here, before data or ledger are looked at. Nothing of
-it is repeated in an answer but its id, once that is known to be a plain name.
+it is repeated in an answer but its id, once that is known to be a plain name. What has no such id is malformed: nobody
+could find the answer, and there is none.
 """
 
 from __future__ import annotations
@@ -23,6 +24,10 @@ MOST_BYTES = 65_536
 # The ledger adds epsilons exactly, over a common denominator: one of a thousand digits would slow it down for ever.
 LARGEST_DENOMINATOR = 10**12
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
+MALFORMED = (
+    "id: give 1 to 64 letters, digits, '.', '_' and '-', beginning with a letter or a digit; the whole request has at "
+    f"most {MOST_BYTES} bytes"
+)
 _FIELDS = {"id", "kind", "epsilon", "params"}
 
 
@@ -50,14 +55,17 @@ def encode_cancel(job_id: str) -> bytes:
     return json.dumps({"cancel": job_id}).encode()
 
 
-def read_request(value: bytes | None, rules: Rules) -> JobRequested | CancelRequested:
-    """What is asked; a request that is wrong comes back with its refusal."""
-    job_id = kind = epsilon = None
+def read_request(value: bytes | None, rules: Rules) -> JobRequested | CancelRequested | None:
+    """What is asked; a request that is wrong comes back with its refusal, and None is for what is malformed."""
+    fields = _fields(value)
+    is_cancel = set(fields) == {"cancel"}
+    job_id = fields.get("cancel" if is_cancel else "id")
+    if not isinstance(job_id, str) or _ID.fullmatch(job_id) is None:
+        return None
+    if is_cancel:
+        return CancelRequested(job_id)
+    kind = epsilon = None
     try:
-        fields = _fields(value)
-        if set(fields) == {"cancel"}:
-            return CancelRequested(_id(fields["cancel"]))
-        job_id = _id(fields.get("id"))
         if unknown := set(fields) - _FIELDS:
             raise Refused(f"{len(unknown)} unknown fields; a request has: id, kind, epsilon, params")
         name = _kind(fields.get("kind"), rules)
@@ -73,25 +81,18 @@ def read_request(value: bytes | None, rules: Rules) -> JobRequested | CancelRequ
 
 
 def _fields(value: bytes | None) -> dict[str, Any]:
+    """Of a JSON object; none when it is not one."""
     if value is None or len(value) > MOST_BYTES:
-        raise Refused(f"a request is a JSON object of at most {MOST_BYTES} bytes")
+        return {}
     try:
         fields = json.loads(value, parse_constant=_no_constant)
     except (ValueError, RecursionError):
-        raise Refused("a request is a JSON object") from None
-    if not isinstance(fields, dict):
-        raise Refused("a request is a JSON object")
-    return fields
+        return {}
+    return fields if isinstance(fields, dict) else {}
 
 
 def _no_constant(name: str) -> None:
     raise ValueError("not a number of JSON")
-
-
-def _id(value: Any) -> str:
-    if not isinstance(value, str) or _ID.fullmatch(value) is None:
-        raise Refused("id: give 1 to 64 letters, digits, '.', '_' and '-', beginning with a letter or a digit")
-    return value
 
 
 def _kind(value: Any, rules: Rules) -> str:

@@ -13,7 +13,7 @@ FRESH_SECONDS = 10.0
 
 
 class Health:
-    """Ready: running, not stopping, and every check answered not long ago.
+    """Ready: running, not stopping, the clock did not jump, and every check answered not long ago.
 
     A check raises when what it asks does not answer. Each has a thread of its own, so that one that hangs hides no
     other.
@@ -22,6 +22,7 @@ class Health:
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
         self._running = False
+        self._clock_held = False
         self._answered: dict[str, float] = {}
         self._stop_asked = threading.Event()
         self._threads: list[threading.Thread] = []
@@ -37,6 +38,13 @@ class Health:
         """Safe to call from a signal handler."""
         self._running = running
 
+    def set_clock_held(self, held: bool) -> None:
+        self._clock_held = held
+
+    @property
+    def clock_held(self) -> bool:
+        return self._clock_held
+
     @property
     def ready(self) -> bool:
         return self.reason is None
@@ -46,6 +54,8 @@ class Health:
         """Why not; None when ready."""
         if not self._running:
             return "not running"
+        if self._clock_held:
+            return "the clock jumped: no time point closes until it is right again"
         silent = [name for name, when in self._answered.items() if self._now() - when > FRESH_SECONDS]
         return f"{' and '.join(silent)} not connected" if silent else None
 

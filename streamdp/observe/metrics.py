@@ -68,6 +68,12 @@ METRICS: tuple[Metric, ...] = (
         "guarantee",
     ),
     _public("streamdp_ready", "gauge", "", "1 while `/ready` says yes, else 0."),
+    _public(
+        "streamdp_clock_held",
+        "gauge",
+        "",
+        "1 while no time point closes because the machine's clock jumped, else 0.",
+    ),
     _public("streamdp_time_point", "gauge", "", "The last time point that was published."),
     _public("streamdp_time_point_length_seconds", "gauge", "seconds", "How long a time point is."),
     _public("streamdp_span_points", "gauge", "points", "The horizon or the window that epsilon covers."),
@@ -209,6 +215,12 @@ METRICS: tuple[Metric, ...] = (
     _operator("streamdp_journal_commit_seconds", "histogram", "seconds", "Committing a time point to the journal."),
     _operator("streamdp_journal_bytes", "gauge", "bytes", "Size of the journal and its write-ahead file."),
     _operator("streamdp_checkpoint_seconds", "histogram", "seconds", "Writing a checkpoint of the population."),
+    _operator(
+        "streamdp_requests_dropped_total",
+        "counter",
+        "",
+        "Messages on the topic of requests without an answer: malformed, or too many at once.",
+    ),
     _operator("streamdp_jobs_open", "gauge", "jobs", "Admitted jobs, `waiting` or `running`.", "kind", "state"),
     _operator(
         "streamdp_job_queue_seconds",

@@ -25,6 +25,9 @@ class Observer:
     def running(self) -> None:
         """Time points are being closed."""
 
+    def clock_held(self, held: bool) -> None:
+        """The clock jumped, and no time point closes; or it is right again. Called by the thread that saw it."""
+
     def stopping(self) -> None:
         """A stop was asked. Called by a signal handler: it sets a flag and no more."""
 
@@ -52,6 +55,9 @@ class Observer:
 
     def publish_retried(self) -> None:
         """A publication is tried again. Called by the publisher's thread."""
+
+    def requests_dropped(self, count: int) -> None:
+        """So many messages on the topic of requests got no answer: malformed, or too many at once."""
 
     def jobs(self, open_jobs: Iterable[Job], running: Collection[str]) -> None:
         """Admitted jobs, and the ids of those that a worker has; called now and then."""

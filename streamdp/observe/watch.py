@@ -64,15 +64,17 @@ class Watch(Observer):
 
     def __enter__(self) -> Self:
         observe = self._config.observe
+        public = {"/metrics": metrics_route(self._public.registry), **self._health_routes()}
+        operator = {"/metrics": metrics_route(self._operator.registry)}
         wanted = [
-            ("metrics", observe.metrics, {"/metrics": metrics_route(self._public.registry), **self._health_routes()}),
-            ("operator_metrics", observe.operator_metrics, {"/metrics": metrics_route(self._operator.registry)}),
-            ("page", observe.page, page_routes(self._board)),
+            ("metrics", observe.metrics, public, None),
+            ("operator_metrics", observe.operator_metrics, operator, observe.operator_hosts),
+            ("page", observe.page, page_routes(self._board), None),
         ]
         try:
-            for name, address, routes in wanted:
+            for name, address, routes, hosts in wanted:
                 if address is not None:
-                    self._listeners.append(Listener(name, address, routes))
+                    self._listeners.append(Listener(name, address, routes, hosts))
         except BaseException:
             self.close()
             raise
@@ -104,6 +106,9 @@ class Watch(Observer):
 
     def running(self) -> None:
         self._health.set_running(True)
+
+    def clock_held(self, held: bool) -> None:
+        self._health.set_clock_held(held)
 
     def stopping(self) -> None:
         self._health.set_running(False)
@@ -154,6 +159,9 @@ class Watch(Observer):
     def publish_retried(self) -> None:
         self._public["streamdp_publish_retries_total"].inc()
 
+    def requests_dropped(self, count: int) -> None:
+        self._operator["streamdp_requests_dropped_total"].inc(count)
+
     def jobs(self, open_jobs: Iterable[Job], running: Collection[str]) -> None:
         now = time.monotonic()
         here = {job.job_id: job.kind for job in open_jobs}
@@ -189,6 +197,7 @@ class Watch(Observer):
         public["streamdp_build_info"].labels(__version__).set(1)
         public["streamdp_stream_info"].labels(config.name, "window" if config.horizon is None else "horizon").set(1)
         public["streamdp_ready"].set_function(lambda: int(self._health.ready))
+        public["streamdp_clock_held"].set_function(lambda: int(self._health.clock_held))
         public["streamdp_time_point_length_seconds"].set(config.time.length_ms / 1_000)
         public["streamdp_span_points"].set(config.horizon or config.window or 0)
         public["streamdp_epsilon_total"].set(float(config.epsilon))

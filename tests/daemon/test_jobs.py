@@ -20,6 +20,8 @@ from job_harness import JobStream
 
 from streamdp import messages
 from streamdp.daemon.jobs import REQUESTS_AT_ONCE
+from streamdp.jobs.request import encode_request
+from streamdp.journal import JournalReader
 from streamdp.privacy.audit.monte_carlo import is_consistent
 from streamdp.result_messages import decode_rows
 
@@ -71,7 +73,8 @@ def test_what_is_wrong_is_refused_on_the_results_topic(stream, daemon):
     stream.ask("bad", kind="kmeans", n_clusters="secret-17")
     stream.ask("nothing", "0")
     stream.request(b"secret-17", b"{" * 10_000, None, b'{"id": "no epsilon", "kind": "test"}', b"x" * 100_000)
-    stream.wait(lambda: len(stream.results()) >= 11, 30, daemon)
+    stream.ask("last", "0")
+    stream.wait(lambda: stream.result("last") and stream.result("ok"), 30, daemon)
     reasons = [(each["id"], each["reason"]) for each in stream.results() if each["state"] == "refused"]
     assert ("ok", "this id was used before; choose another") in reasons
     greedy = dict(reasons)["greedy"]
@@ -79,7 +82,7 @@ def test_what_is_wrong_is_refused_on_the_results_topic(stream, daemon):
     assert dict(reasons)["unknown"].startswith("kind: unknown")
     assert dict(reasons)["bad"].startswith("n_clusters: give")
     assert dict(reasons)["nothing"].startswith("epsilon: nothing")
-    assert sum(job_id is None for job_id, _ in reasons) == 5
+    assert {job_id for job_id, _ in reasons} == {"ok", "greedy", "unknown", "bad", "nothing", "last"}
     assert not any(b"secret-17" in value for value in stream.outputs("results"))
     assert stream.result("greedy")["epsilon_left"] == "3/10"
 
@@ -212,9 +215,26 @@ def test_the_command_submits_waits_lists_and_shows(stream, daemon):
 
 def test_a_flood_of_requests_is_worked_off_over_several_points(stream, daemon):
     many = REQUESTS_AT_ONCE + 20
-    stream.request(*[b"rubbish"] * many)
+    stream.request(*[encode_request(f"greedy-{number}", "test", "0.9", {}) for number in range(many)])
     stream.wait(lambda: len(stream.results()) == many, 30, daemon)
     assert len({each["published_at"] for each in stream.results()}) >= 2
+
+
+def test_rubbish_delays_no_job_and_leaves_nothing_behind(stream, daemon):
+    """3,000 messages that are no requests, 3,000 with an id that ask for nonsense, then a job."""
+    rubbish = [b"rubbish", b"[" * 1_000, None, b"{}", b'{"id": "a b"}', b'{"cancel": "nobody"}', b"x" * 70_000]
+    nonsense = [encode_request(f"nonsense-{number}", "secret-17", "0.1", {}) for number in range(3_000)]
+    before = stream.last_published()
+    stream.request(*[rubbish[number % 6] for number in range(3_000)], *nonsense, rubbish[6])
+    stream.ask("real", "0.1")
+    (outcome,) = stream.wait_for("real", process=daemon, seconds=30)
+    assert outcome["state"] == "done"
+    assert outcome["time_point"] - before <= 15, "30 points and more, when each has to be decided on"
+    answers = [each for each in stream.results() if each["id"] != "real"]
+    assert 0 < len(answers) <= 10 * REQUESTS_AT_ONCE
+    with JournalReader.open(stream.config.journal_path) as journal:
+        assert [job.job_id for job in journal.jobs()] == ["real"]
+        assert journal.jobs_position() == 6_002
 
 
 def test_stopping_the_daemon_ends_the_workers_and_the_next_start_runs_them_again(tmp_path):
