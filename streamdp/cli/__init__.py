@@ -2,7 +2,8 @@
 
 A verb is a module of this package with `HELP` (one line), `DESCRIPTION` (what --help teaches), `ORDER` (its place
 in the list), `add_arguments(parser)` and `run(arguments) -> exit code`. Exit codes: 0 fine, 1 failed at run time,
-2 wrong usage or configuration. A verb raises a `StreamdpError` to end with a message and no traceback.
+2 wrong usage or configuration. A verb raises a `StreamdpError` to end with a message; whatever else it raises ends
+it with one line too, and never with a traceback.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from collections.abc import Sequence
 from types import ModuleType
 
 from streamdp import __version__
+from streamdp.cli._failures import explain
 from streamdp.errors import StreamdpError
 
 DESCRIPTION = """\
@@ -69,3 +71,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     except KeyboardInterrupt:
         return 130
+    except Exception as error:
+        print(f"streamdp: {explain(error)}", file=sys.stderr)
+        return 1

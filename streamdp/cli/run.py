@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import logging
 import resource
 import signal
 import sys
-import traceback
 from pathlib import Path
 from types import FrameType
 
+from streamdp import __version__
+from streamdp.cli._failures import explain, frames
 from streamdp.errors import StreamdpError
+
+log = logging.getLogger(__name__)
 
 ORDER = 20
 HELP = "run the daemon of one stream"
@@ -20,14 +25,15 @@ last one, until it is told to stop.
 
 Start it again after any crash: no record is lost or counted twice, no budget is spent twice, and what was decided
 before is published as it was. SIGTERM (or Ctrl-C) finishes the time points that are over and exits with 0; a second
-one stops at once.
+one stops at once. SIGHUP is ignored: there is no log file to reopen, and the configuration is read once.
 
   streamdp check clinic.toml      what the configuration promises
   streamdp run clinic.toml        run it
   streamdp subscribe clinic.toml  watch what it publishes, from another terminal
   streamdp budget clinic.toml     what was spent and what is left
 
-Logs go to stderr, as text on a terminal and as one JSON object a line elsewhere."""
+Logs go to stderr, as text on a terminal and as one JSON object a line elsewhere. The last line says why the daemon
+ended, and what to do."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -48,15 +54,35 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    """The daemon. Whatever ends it, its last line is a record of the log that says why and what to do."""
+    from streamdp.observe import logs
+
+    logs.set_up(arguments.log_level)
+    # A hangup would end the process. It has no log file to reopen, and the configuration is read once.
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    # Until there is something to finish, a signal just ends the process; nothing has been asked or published.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _leave)
+    try:
+        _run(arguments)
+        return 0
+    except StreamdpError as error:
+        log.critical(str(error), extra={"fields": {"exit_code": error.exit_code}})
+        return error.exit_code
+    except Exception as error:
+        fields = {"exit_code": 1, "type": type(error).__name__, "frames": frames(error)}
+        log.critical(explain(error), extra={"fields": fields})
+        return 1
+
+
+def _run(arguments: argparse.Namespace) -> None:
     import pyarrow
 
     from streamdp.config import load
     from streamdp.daemon.daemon import Daemon
     from streamdp.daemon.wiring import open_input, open_output
-    from streamdp.observe import logs
     from streamdp.observe.watch import watch
 
-    logs.set_up(arguments.log_level)
     # A core dump would hold the dataset, the threshold noise and the key of users' digests.
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     # A wide input needs more descriptors than the usual soft limit, and the journal must always find one.
@@ -64,44 +90,37 @@ def run(arguments: argparse.Namespace) -> int:
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     # Arrow's own allocator keeps what threads have freed: at full speed for minutes, the process grew without end.
     pyarrow.set_memory_pool(pyarrow.system_memory_pool())
-    # Until there is something to finish, a signal just ends the process; nothing has been asked or published.
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, _leave)
     config = load(arguments.config)
-    with watch(config) as observer:
-        source, target, clock_source = open_input(config), open_output(config), open_input(config)
-        try:
-            daemon = Daemon(
-                config,
-                source,
-                target,
-                clock_source,
-                accept_gap=arguments.accept_gap,
-                accept_clock=arguments.accept_clock,
-                observer=observer,
-            )
-            daemon.handle_signals()
-            daemon.run()
-        except StreamdpError:
-            raise
-        except Exception as error:
-            _report_defect(error)
-            return 1
-        finally:
-            for transport in (clock_source, target, source):
-                transport.close()
-    return 0
-
-
-def _report_defect(error: Exception) -> None:
-    """Where it happened and of what type it is. Its text may quote the data: numpy's tells the sizes of arrays."""
-    sys.stderr.write("".join(traceback.format_tb(error.__traceback__)))
-    print(
-        f"streamdp: stopped by {type(error).__name__}, whose text is withheld because it may quote the data. Start "
-        "again; if it comes back, please report the lines above",
-        file=sys.stderr,
-    )
+    fields = {
+        "version": __version__,
+        "configuration": arguments.config.resolve(),
+        "stream": config.name,
+        "input": list(config.input.topics),
+        "output": config.output_prefix,
+        "journal": config.journal_path,
+    }
+    log.info("starting", extra={"fields": fields})
+    with watch(config) as observer, contextlib.ExitStack() as opened:
+        transports = []
+        for connect in (open_input, open_output, open_input):
+            transports.append(connect(config))
+            opened.callback(transports[-1].close)
+        source, target, clock_source = transports
+        daemon = Daemon(
+            config,
+            source,
+            target,
+            clock_source,
+            accept_gap=arguments.accept_gap,
+            accept_clock=arguments.accept_clock,
+            observer=observer,
+        )
+        daemon.handle_signals()
+        daemon.run()
 
 
 def _leave(number: int, frame: FrameType | None) -> None:
+    from streamdp.observe import logs
+
+    logs.write_now(logging.INFO, "stopped before anything was begun")
     sys.exit(0)

@@ -14,6 +14,7 @@ import signal
 import time
 from collections import deque
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from functools import partial
 from types import FrameType
 
@@ -39,6 +40,7 @@ from streamdp.engine import (
 from streamdp.errors import StreamdpError
 from streamdp.job import Job
 from streamdp.journal import JobsCommit, PointCommit, Release
+from streamdp.observe import logs
 from streamdp.observe.observer import Observer
 from streamdp.population import write_checkpoint
 from streamdp.privacy import ledger
@@ -116,7 +118,7 @@ class Daemon:
         """Runs until a signal. Returns when everything that was over is published."""
         self._metronome.start()
         steps.reach("start.opened")
-        log.info("running", extra={"fields": {"stream": self.config.name, "time_point": self._engine.last_point + 1}})
+        log.info("running", extra={"fields": self._first_release()})
         try:
             self._jobs.resume()
             self._observer.running()
@@ -129,10 +131,19 @@ class Daemon:
             self._held.close()
         log.info("stopped", extra={"fields": {"stream": self.config.name, "time_point": self._engine.last_point}})
 
+    def _first_release(self) -> dict[str, object]:
+        """Which time point is published next, and when; none after the end of a horizon."""
+        if self._engine.ended:
+            return {"stream": self.config.name, "ended": True}
+        time_point = self._engine.last_point + 1
+        due = self._held.schedule.closes(time_point) + self.config.time.publish_after_ms
+        when = datetime.fromtimestamp(due / 1000, UTC).isoformat(timespec="milliseconds")
+        return {"stream": self.config.name, "time_point": time_point, "first_release": when}
+
     def stop(self, number: int, frame: FrameType | None) -> None:
         """The signal handler."""
         if self._stop_asked:
-            os.write(2, b"streamdp: stopped at once; the next start sets right what was under way\n")
+            logs.write_now(logging.CRITICAL, "stopped at once; the next start sets right what was under way")
             os._exit(1)
         self._stop_asked = True
         self._observer.stopping()

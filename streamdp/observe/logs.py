@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import sys
 from datetime import UTC, datetime
 from typing import Any
@@ -38,5 +39,15 @@ class TextFormatter(logging.Formatter):
 def set_up(level: str = "info") -> None:
     """Sends the log to stderr, as text on a terminal and as JSON elsewhere."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(TextFormatter() if sys.stderr.isatty() else JsonFormatter())
+    handler.setFormatter(_formatter())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+
+
+def write_now(level: int, message: str) -> None:
+    """One record, past all locks and buffers: for a signal handler, which may have interrupted another record."""
+    record = logging.LogRecord(__name__, level, __file__, 0, message, None, None)
+    os.write(2, f"{_formatter().format(record)}\n".encode())
+
+
+def _formatter() -> logging.Formatter:
+    return TextFormatter() if sys.stderr.isatty() else JsonFormatter()

@@ -1,4 +1,4 @@
-"""Kafka as a `Transport`, on kafka-python: the only file that imports it. The choice is argued in
+"""Kafka as a `Transport`, on kafka-python: only this file and `kafka_errors.py` import it. The choice is argued in
 docs/adr/0007-kafka-client.md.
 
 Readers are assigned partitions by hand and read only what is committed; no offset is kept on the broker. A writer is a
@@ -10,10 +10,11 @@ from __future__ import annotations
 import contextlib
 import logging
 import socket
+import ssl
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -25,13 +26,11 @@ from kafka.net.inet import KafkaNetSocket
 from kafka.net.transport import KafkaSSLTransport
 from kafka.protocol.consumer import IsolationLevel, OffsetSpec
 
-from streamdp.errors import ConfigurationError
+from streamdp.errors import ConfigurationError, StreamdpError
 from streamdp.transport.base import (
     MAX_RECORD_BYTES,
     POLL_BYTES,
-    Fenced,
     Message,
-    OffsetGone,
     TopicPartition,
     TopicSpec,
     TransportError,
@@ -40,6 +39,7 @@ from streamdp.transport.base import (
 )
 from streamdp.transport.batch import RecordBatch
 from streamdp.transport.kafka_codecs import decompressed
+from streamdp.transport.kafka_errors import TRANSACTION_TIMEOUT_MS, Meaning, explain, meaning_of, translated
 from streamdp.transport.kafka_keys import KafkaSettings
 from streamdp.transport.kafka_records import Aborted, Buffered, Fetched, read_fetched
 
@@ -49,8 +49,6 @@ CONNECT_ATTEMPT_MS = 1_500
 """kafka-python keeps a refused login to itself and tries again; it gets this long before the cause is looked at."""
 RETRY_SECONDS = 0.2
 VISIBLE_SECONDS = 0.005
-TRANSACTION_TIMEOUT_MS = 120_000
-"""Longer than sending and committing may take, so that no broker ends a transaction that may still be committed."""
 OLDEST_BROKER = (2, 8)
 """The first with topic ids, and with transactions that tell a fenced producer so."""
 
@@ -130,11 +128,11 @@ class KafkaTransport:
 
     def reader(self, positions: Mapping[TopicPartition, int], max_record_bytes: int = MAX_RECORD_BYTES) -> KafkaReader:
         self._describe({name.topic for name in positions})
-        with _translated(self._settings):
+        with translated(self._settings):
             return KafkaReader(self._settings, positions, max_record_bytes)
 
     def writer(self, identity: str) -> KafkaWriter:
-        with _translated(self._settings):
+        with translated(self._settings):
             return KafkaWriter(self._settings, identity, self)
 
     def close(self) -> None:
@@ -213,12 +211,16 @@ class KafkaTransport:
     def _ask(self, call: Callable[[], Answer]) -> Answer:
         """The answer to a request that may be repeated, which it is while the broker is away, for a bounded time."""
         deadline = time.monotonic() + self._patience
-        with _translated(self._settings):
+        with translated(self._settings):
             while True:
                 try:
                     return call()
-                except errors.RetriableError:
-                    if time.monotonic() > deadline:
+                except StreamdpError:
+                    raise
+                except Exception as error:
+                    # A topic that was just made is not known everywhere at once.
+                    may_pass = meaning_of(error) in (Meaning.AWAY, Meaning.NO_TOPIC)
+                    if not may_pass or time.monotonic() > deadline:
                         raise
                     time.sleep(RETRY_SECONDS)
 
@@ -254,20 +256,25 @@ class KafkaReader:
         found: list[RecordBatch] = []
         left = max_bytes
         self._turn += 1
-        with _translated(self._settings):
-            while True:
-                for name in self._in_turn():
-                    while left > 0 and (batch := self._partitions[name].take(left, limits.get(name))) is not None:
-                        found.append(batch)
-                        left -= batch.nbytes
-                if left <= 0 or not self._fetchable(limits):
+        while True:
+            try:
+                with translated(self._settings):
+                    for name in self._in_turn():
+                        while left > 0 and (batch := self._partitions[name].take(left, limits.get(name))) is not None:
+                            found.append(batch)
+                            left -= batch.nbytes
+                    if left <= 0 or not self._fetchable(limits):
+                        break
+                    wait = 0.0 if found else max(0.0, deadline - time.monotonic())
+                    answer = self._consumer.poll(timeout_ms=int(wait * 1000), max_records=1)
+            except TransportError:
+                if found:  # The positions have moved past it. What is wrong shows again at the next poll.
                     break
-                wait = 0.0 if found else max(0.0, deadline - time.monotonic())
-                answer = self._consumer.poll(timeout_ms=int(wait * 1000), max_records=1)
-                for name, fetched in answer.items():
-                    self._partitions[TopicPartition(*name)].put(fetched[0])
-                if not answer and (found or time.monotonic() >= deadline):
-                    break
+                raise
+            for name, fetched in answer.items():
+                self._partitions[TopicPartition(*name)].put(fetched[0])
+            if not answer and (found or time.monotonic() >= deadline):
+                break
         return found
 
     def positions(self) -> dict[TopicPartition, int]:
@@ -401,24 +408,29 @@ class KafkaWriter:
         if not messages:
             return []
         begin = time.monotonic()
-        with _translated(self._settings, since=begin):
+        with translated(self._settings, since=begin):
             try:
                 self._producer.begin_transaction()
                 futures = [self._send(message) for message in messages]
                 placed = [future.get(max(0.0, begin + self._send_seconds - time.monotonic())) for future in futures]
-            except (errors.RetriableError, OSError):
-                self._is_broken = True  # The broker is away: an abort would only wait for it once more.
-                raise
+            except Exception as error:
+                cause = self._cause(error)
+                if isinstance(cause, StreamdpError) or meaning_of(cause) is not Meaning.AWAY:
+                    self._give_up()
+                else:
+                    self._is_broken = True  # An abort would only wait for the broker once more.
+                raise cause from None
             except BaseException:
                 self._give_up()
                 raise
             # Everything has been acknowledged: only the commit is in doubt now.
             try:
                 self._end(self._transactions.begin_commit)
-            except errors.KafkaError as error:
+            except Exception as error:
                 self._is_broken = True
-                if _is_fenced(error):
-                    raise
+                cause = self._cause(error)
+                if meaning_of(cause) in (Meaning.FENCED, Meaning.DEFECT):
+                    raise cause from None
                 raise Unreachable(
                     "the broker did not confirm the end of a publication, so whether it is visible is not known: open "
                     "a new writer, and only then read what the topics hold"
@@ -431,7 +443,7 @@ class KafkaWriter:
         self._is_broken = True
         try:
             self._producer.close(timeout=2)
-        except errors.KafkaError:
+        except Exception:
             # It gives up closing when messages cannot be delivered, and would leave its thread trying for ever.
             self._producer._sender.force_close()
 
@@ -456,8 +468,13 @@ class KafkaWriter:
         """Abort, so that nothing of it is ever visible; what cannot be aborted now, the next writer's start aborts."""
         try:
             self._end(self._transactions.begin_abort)
-        except errors.KafkaError:
+        except Exception:
             self._is_broken = True
+
+    def _cause(self, error: Exception) -> Exception:
+        """The client says of a transaction that failed before only that it did, and keeps what it failed of."""
+        last = self._transactions.last_error
+        return last if type(error) is errors.KafkaError and isinstance(last, Exception) else error
 
     def _end(self, begin: Callable[[], Any]) -> None:
         """What the producer's own commit and abort do, but they wait without limit."""
@@ -502,9 +519,9 @@ def _connect(settings: KafkaSettings) -> KafkaAdminClient:
                 except (errors.KafkaError, OSError, ValueError) as error:
                     for client in opened:
                         client.close()
-                    reason = _reason(settings, [*causes.found, error])
-                    if reason is not None or time.monotonic() >= deadline:
-                        raise (TransportError(reason) if reason else Unreachable(_unreachable(settings))) from error
+                    refusal = _refusal(settings, [*causes.found, error])
+                    if refusal is not None or time.monotonic() >= deadline:
+                        raise (refusal or explain(Meaning.AWAY, settings, error)) from error
         finally:
             log.setLevel(logging.NOTSET)
             log.removeFilter(causes)
@@ -522,67 +539,12 @@ def _make_client(opened: list[KafkaNetClient] | None = None, **values: Any) -> K
     return client
 
 
-def _reason(settings: KafkaSettings, causes: list[BaseException]) -> str | None:
+def _refusal(settings: KafkaSettings, causes: list[BaseException]) -> TransportError | None:
     """Why a connection will not come about however often it is tried; None while it may."""
-    texts = " ".join(str(cause) for cause in causes)
-    login = (errors.SaslAuthenticationFailedError, errors.UnsupportedSaslMechanismError, errors.IllegalSaslStateError)
-    if any(isinstance(cause, login) for cause in causes):
-        return (
-            f"the broker at {settings.servers} refused the login: check sasl.username, sasl.password and sasl.mechanism"
-        )
-    if "Handshake failed" in texts or any(isinstance(cause, (OSError, ValueError)) for cause in causes):
-        return (
-            f"TLS with the broker at {settings.servers} failed: check ssl.ca.location, the other ssl keys and "
-            "security.protocol"
-        )
-    # A broker may also just hang up on a login or a protocol that it does not like; once may be a restart.
-    if texts.count("disconnected") > 3:
-        return (
-            f"the broker at {settings.servers} accepts connections and closes them, as on a wrong login: check "
-            "sasl.username, sasl.password, sasl.mechanism and security.protocol"
-        )
+    for cause in causes:
+        # A handshake that fails hides the reason behind an error of the connection.
+        is_tls = isinstance(cause.__context__, ssl.SSLError) or isinstance(cause, (OSError, ValueError))
+        meaning = Meaning.NO_TLS if is_tls else meaning_of(cause)
+        if meaning in (Meaning.NO_LOGIN, Meaning.NO_TLS, Meaning.NO_RIGHT):
+            return explain(meaning, settings, cause)
     return None
-
-
-def _unreachable(settings: KafkaSettings) -> str:
-    return (
-        f"no broker answers at {settings.servers}: check bootstrap.servers and security.protocol, that the broker runs "
-        "and that the network lets this machine reach it"
-    )
-
-
-@contextlib.contextmanager
-def _translated(settings: KafkaSettings, since: float | None = None) -> Iterator[None]:
-    """Turn the client's errors into ours. What they say may hold a payload, so only their kind is passed on.
-
-    `since` is when a transaction began. A broker ends one that lasts too long and then calls its producer fenced; that
-    happens when this process was stopped for so long, and is not the work of another writer.
-    """
-    try:
-        yield
-    except (errors.OffsetOutOfRangeError, errors.LogTruncationError) as error:
-        raise OffsetGone(
-            "a position lies outside what its partition holds: records were deleted, or the topic is not the same"
-        ) from error
-    except errors.UnknownTopicOrPartitionError as error:
-        raise UnknownTopic(f"a topic or partition does not exist at {settings.servers}") from error
-    except errors.SaslAuthenticationFailedError as error:
-        raise TransportError(_reason(settings, [error])) from error
-    except errors.AuthorizationError as error:
-        raise TransportError(
-            f"the broker at {settings.servers} does not allow this ({error.__class__.__name__}): grant the user the "
-            "rights that docs/kafka.md lists"
-        ) from error
-    except errors.KafkaError as error:
-        if _is_fenced(error):
-            if since is not None and time.monotonic() - since > TRANSACTION_TIMEOUT_MS / 1000:
-                raise Unreachable("a publication took longer than its transaction may last") from error
-            raise Fenced("another writer has taken over this identity: is a second daemon running?") from error
-        if isinstance(error, errors.RetriableError) or "TimedOut" in str(error):
-            raise Unreachable(_unreachable(settings)) from error
-        raise TransportError(f"Kafka at {settings.servers} failed: {error.__class__.__name__}") from error
-
-
-def _is_fenced(error: errors.KafkaError) -> bool:
-    """The client passes this error on inside the text of others."""
-    return "ProducerFenced" in f"{error!r} {error}" or isinstance(error, errors.InvalidProducerEpochError)

@@ -40,6 +40,14 @@ def end(stream: KafkaStream, process: subprocess.Popen[bytes]) -> None:
     stream.check()
 
 
+def pause(broker: Broker, seconds: float) -> None:
+    broker.pause()
+    try:
+        time.sleep(seconds)
+    finally:
+        broker.resume()
+
+
 def test_a_killed_broker(own_broker: Broker, tmp_path: Path) -> None:
     stream = stream_on(tmp_path, own_broker.addresses.plain)
     process = stream.start()
@@ -68,6 +76,21 @@ def test_a_broker_that_pauses_for_longer_than_requests_may_take(own_broker: Brok
         more_points(stream, 3, process)
     finally:
         own_broker.resume()
+        process.send_signal(signal.SIGTERM)
+    end(stream, process)
+
+
+def test_a_broker_that_pauses_again_and_again(own_broker: Broker, tmp_path: Path) -> None:
+    """Also for so long that the client drops the broker from its list, and then does not know it (as it once died)."""
+    stream = stream_on(tmp_path, own_broker.addresses.plain)
+    process = stream.start()
+    try:
+        for seconds in (5, 7, 10):
+            more_points(stream, 2, process)
+            pause(own_broker, seconds)
+            assert process.poll() is None, stream.log_text()
+        more_points(stream, 3, process)
+    finally:
         process.send_signal(signal.SIGTERM)
     end(stream, process)
 
