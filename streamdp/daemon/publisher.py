@@ -202,6 +202,7 @@ class Publisher:
                 pause = min(2 * pause, LONGEST_PAUSE)
         if self._is_lost:
             self._is_lost = False
+            self._observer.publish_recovered()
             log.warning("the output answers again")
         if publication.time_point is not None:
             self._last_point = publication.time_point

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
+from prometheus_client.metrics_core import Metric as Family
 
 # A second series for each counter, with nothing that Prometheus does not know already.
 disable_created_metrics()  # type: ignore[no-untyped-call]
@@ -63,8 +64,7 @@ METRICS: tuple[Metric, ...] = (
         "streamdp_stream_info",
         "gauge",
         "",
-        "Always 1; the stream's name and its guarantee, `horizon` or `window`.",
-        "stream",
+        "Always 1; the stream's guarantee, `horizon` or `window`.",
         "guarantee",
     ),
     _public("streamdp_ready", "gauge", "", "1 while `/ready` says yes, else 0."),
@@ -130,13 +130,13 @@ METRICS: tuple[Metric, ...] = (
         "histogram",
     ),
     _public(
-        "streamdp_controller_error_sum",
+        "streamdp_controller_error_integral",
         "gauge",
         "",
         "The sum of errors in the controller's integral window.",
         "histogram",
     ),
-    _public("streamdp_epsilon_total", "gauge", "", "The whole budget: over the horizon, or in every window."),
+    _public("streamdp_epsilon_limit", "gauge", "", "The whole budget: over the horizon, or in every window."),
     _public("streamdp_epsilon_reserved", "gauge", "", "A histogram's constant share of the budget.", "histogram"),
     _public(
         "streamdp_epsilon_spent",
@@ -177,6 +177,12 @@ METRICS: tuple[Metric, ...] = (
         "counter",
         "",
         "Publications tried again after the output did not take them.",
+    ),
+    _public(
+        "streamdp_publish_failing",
+        "gauge",
+        "",
+        "1 from a publication that the output did not take until it takes one again, else 0.",
     ),
     _operator("streamdp_rows_ingested_total", "counter", "", "Input messages that were applied."),
     _operator("streamdp_rows_rejected_total", "counter", "", "Input messages that became dead letters.", "reason"),
@@ -235,11 +241,28 @@ METRICS: tuple[Metric, ...] = (
     ),
 )
 
+STREAM_LABEL = "stream"
+"""On every series: the stream's name, which its configuration makes public."""
 PROCESS_PREFIX = "process_"
 """On the operator's listener also the client library's own series of the process: memory, CPU, open files."""
 
 Instrument = Any
 """A Counter, Gauge or Histogram of the client library, whose methods differ."""
+
+
+class StreamRegistry(CollectorRegistry):
+    """A registry whose series all carry the stream's name, which the instruments need not know."""
+
+    def __init__(self, stream: str) -> None:
+        super().__init__()
+        self._stream = stream
+
+    def collect(self) -> Iterator[Family]:
+        for family in super().collect():
+            family.samples = [
+                sample._replace(labels={**sample.labels, STREAM_LABEL: self._stream}) for sample in family.samples
+            ]
+            yield family
 
 
 class Metrics:
@@ -248,8 +271,8 @@ class Metrics:
     A name of another audience is a KeyError: no code path can put an operator's value on the public registry.
     """
 
-    def __init__(self, audience: Audience) -> None:
-        self.registry = CollectorRegistry()
+    def __init__(self, audience: Audience, stream: str) -> None:
+        self.registry = StreamRegistry(stream)
         self._instruments = {
             metric.name: _instrument(metric, self.registry) for metric in METRICS if metric.audience == audience
         }
@@ -285,6 +308,8 @@ def _page() -> Iterator[str]:
     yield "    [observe]"
     yield "    metrics = 9464           # public metrics, /live, /ready"
     yield "    operator_metrics = 9465  # describes raw data: the operator's own"
+    yield ""
+    yield f"Every series also has the label `{STREAM_LABEL}`, the stream's name."
     yield ""
     yield "## Public: `[observe] metrics`"
     yield ""

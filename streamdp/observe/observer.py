@@ -53,6 +53,9 @@ class Observer:
     def publish_failed(self) -> None:
         """The output did not take a publication. Called by the publisher's thread."""
 
+    def publish_recovered(self) -> None:
+        """The output takes publications again. Called by the publisher's thread."""
+
     def publish_retried(self) -> None:
         """A publication is tried again. Called by the publisher's thread."""
 

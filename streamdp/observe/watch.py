@@ -51,7 +51,7 @@ class Watch(Observer):
     def __init__(self, config: StreamConfig) -> None:
         self._config = config
         self._topics = Topics.of(config.output_prefix)
-        self._public, self._operator = Metrics("public"), Metrics("operator")
+        self._public, self._operator = Metrics("public", config.name), Metrics("operator", config.name)
         ProcessCollector(registry=self._operator.registry)
         self._board = Board(_about(config), config.build_views())
         self._health = Health()
@@ -155,6 +155,10 @@ class Watch(Observer):
 
     def publish_failed(self) -> None:
         self._public["streamdp_publish_failures_total"].inc()
+        self._public["streamdp_publish_failing"].set(1)
+
+    def publish_recovered(self) -> None:
+        self._public["streamdp_publish_failing"].set(0)
 
     def publish_retried(self) -> None:
         self._public["streamdp_publish_retries_total"].inc()
@@ -195,12 +199,12 @@ class Watch(Observer):
         """Public parameters, and a zero for every series that can be named in advance."""
         config, public = self._config, self._public
         public["streamdp_build_info"].labels(__version__).set(1)
-        public["streamdp_stream_info"].labels(config.name, "window" if config.horizon is None else "horizon").set(1)
+        public["streamdp_stream_info"].labels("window" if config.horizon is None else "horizon").set(1)
         public["streamdp_ready"].set_function(lambda: int(self._health.ready))
         public["streamdp_clock_held"].set_function(lambda: int(self._health.clock_held))
         public["streamdp_time_point_length_seconds"].set(config.time.length_ms / 1_000)
         public["streamdp_span_points"].set(config.horizon or config.window or 0)
-        public["streamdp_epsilon_total"].set(float(config.epsilon))
+        public["streamdp_epsilon_limit"].set(float(config.epsilon))
         public["streamdp_last_point_closed_timestamp_seconds"].set(time.time())
         for histogram in config.histogram:
             public["streamdp_epsilon_reserved"].labels(histogram.name).set(
@@ -303,7 +307,7 @@ class Watch(Observer):
                 state = plan.strategy.controller.state()
                 if state["error"] is not None:
                     standing.values["streamdp_controller_error", (name,)] = state["error"]
-                    standing.values["streamdp_controller_error_sum", (name,)] = math.fsum(state["errors"])
+                    standing.values["streamdp_controller_error_integral", (name,)] = math.fsum(state["errors"])
         return standing
 
     def _budget(self, ledger: Ledger, time_point: int, jobs: tuple[Job, ...]) -> Standing:

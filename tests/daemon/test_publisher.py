@@ -17,6 +17,7 @@ from streamdp.engine import Topics
 from streamdp.ingest import DeadLetterTopic, Decoded
 from streamdp.ingest.decoded import Reason
 from streamdp.journal import StoredMessage, message_digest
+from streamdp.observe.observer import Observer
 from streamdp.transport.base import Fenced, Message, TopicPartition, TopicSpec, Unreachable, Writer
 from streamdp.transport.batch import Blobs, RecordBatch
 from streamdp.transport.filelog import FileLog
@@ -108,6 +109,28 @@ def test_each_point_is_there_once_and_in_order(log, fate):
     assert marked == [stored.sequence for number in (1, 2, 3) for stored in point(number)]
     expected = [stored.message.value for number in (1, 2, 3) for stored in point(number)[:2]]
     assert values(log, TOPICS.releases) == expected
+
+
+class Heard(Observer):
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def publish_failed(self) -> None:
+        self.said.append("failed")
+
+    def publish_recovered(self) -> None:
+        self.said.append("recovered")
+
+
+def test_it_says_when_the_output_fails_and_when_it_takes_something_again(log):
+    log.plan = ["well", "not sent", "no answer", "well", "well"]
+    heard = Heard()
+    publisher = Publisher(log, TOPICS, "me", log.writer("me"), 0, observer=heard)
+    for number in (1, 2, 3):
+        publisher.publish(point(number))
+        wait(publisher)
+    publisher.close()
+    assert heard.said == ["failed", "failed", "recovered"]
 
 
 def test_what_is_queued_is_not_queued_again(log):

@@ -49,6 +49,15 @@ def test_the_rules_do_what_their_unit_tests_say():
     promtool("test", "rules", str(DEPLOY / "prometheus" / "rules_test.yml"))
 
 
+def rules() -> list[dict]:
+    return [
+        rule
+        for path in sorted(RULES.glob("*.yml"))
+        for group in yaml.safe_load(path.read_text())["groups"]
+        for rule in group["rules"]
+    ]
+
+
 def alerts() -> list[str]:
     groups = yaml.safe_load((RULES / "alerts.yml").read_text())["groups"]
     return [rule["alert"] for group in groups for rule in group["rules"]]
@@ -63,18 +72,17 @@ def test_every_alert_is_unit_tested_to_fire_and_not_to_and_is_explained(alert):
     assert f"`{alert}`" in (DEPLOY.parent / "docs" / "operations.md").read_text()
 
 
+@pytest.mark.parametrize("rule", [rule for rule in rules() if "alert" in rule], ids=lambda rule: rule["alert"])
+def test_every_alert_says_what_it_means_and_where_it_is_explained(rule):
+    notes = rule["annotations"]
+    assert set(notes) == {"summary", "description", "runbook_url"}
+    page, _, anchor = notes["runbook_url"].partition("#")
+    assert f'<a id="{anchor}"></a>`{rule["alert"]}`' in (DEPLOY.parent / page).read_text()
+
+
 def expressions(path: Path) -> list[str]:
     panels = json.loads(path.read_text())["panels"]
     return [target["expr"] for panel in panels for target in panel["targets"]]
-
-
-def rules() -> list[dict]:
-    return [
-        rule
-        for path in sorted(RULES.glob("*.yml"))
-        for group in yaml.safe_load(path.read_text())["groups"]
-        for rule in group["rules"]
-    ]
 
 
 def used(expression: str) -> set[str]:
@@ -149,6 +157,12 @@ def test_every_dashboard_expression_and_recording_rule_returns_something_on_a_he
     stream = Observed(tmp_path, length="250ms")
     port = free_port()
     with running(stream, points=3) as (ports, _):
+        for port_of_metrics in (ports["metrics"], ports["operator_metrics"]):
+            with urllib.request.urlopen(f"http://127.0.0.1:{port_of_metrics}/metrics", timeout=10) as answer:
+                said = subprocess.run(
+                    ["promtool", "check", "metrics"], input=answer.read(), capture_output=True, check=False
+                )
+            assert said.returncode == 0, said.stderr
         (tmp_path / "prometheus.yml").write_text(configuration(ports))
         with (tmp_path / "prometheus.log").open("wb") as log:
             process = subprocess.Popen(

@@ -51,12 +51,14 @@ def get(port: int, path: str) -> tuple[int, str]:
 
 
 def samples(text: str) -> dict[str, float]:
-    """Every sample of a scrape, by name and labels as written."""
+    """Every sample of a scrape, by name and labels as written, but for the stream's, which every one must have."""
     found = {}
     for line in text.splitlines():
         if line and not line.startswith("#"):
             series, _, value = line.rpartition(" ")
-            found[series] = float(value)
+            series, count = re.subn(r'(,?)stream="[^"]*"(,?)', lambda both: both[1] and both[2], series)
+            assert count == 1, f"{series} does not name its stream"
+            found[series.removesuffix("{}")] = float(value)
     return found
 
 

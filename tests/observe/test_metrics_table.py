@@ -20,7 +20,7 @@ def test_the_page_is_what_the_table_says():
 @pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)
 def test_a_metric_is_named_as_prometheus_users_expect(metric):
     assert re.fullmatch(r"streamdp_[a-z]+(_[a-z]+)*", metric.name)
-    assert (metric.kind == "counter") == (metric.name.endswith("_total") and metric.name != "streamdp_epsilon_total")
+    assert (metric.kind == "counter") == metric.name.endswith("_total")
     if metric.unit in ("seconds", "bytes"):
         assert metric.name.endswith(f"_{metric.unit}")
     assert metric.help.endswith(".")
@@ -32,12 +32,24 @@ def test_a_metric_is_declared_once():
 
 
 def test_an_audience_has_its_own_metrics_and_no_others():
-    public, operator = Metrics("public"), Metrics("operator")
+    public, operator = Metrics("public", "s"), Metrics("operator", "s")
     for metric in METRICS:
         mine, other = (public, operator) if metric.audience == "public" else (operator, public)
         assert mine[metric.name] is not None
         with pytest.raises(KeyError):
             other[metric.name]
+
+
+@pytest.mark.parametrize("audience", ["public", "operator"])
+def test_every_series_names_its_stream(audience):
+    metrics = Metrics(audience, "clinic")
+    for metric in METRICS:
+        if metric.audience == audience and metric.labels:
+            metrics[metric.name].labels(*metric.labels)
+    for _ in range(2):
+        samples = [sample for family in metrics.registry.collect() for sample in family.samples]
+        assert len(samples) > 10
+        assert {sample.labels["stream"] for sample in samples} == {"clinic"}
 
 
 def test_nothing_is_in_the_librarys_own_registry():
