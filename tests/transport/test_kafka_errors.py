@@ -172,7 +172,8 @@ class _Consumer:
 def fetched(name: TopicPartition, offset: int) -> dict[TopicPartition, list[Fetched]]:
     one = np.array([offset], np.int64)
     blobs = Blobs(b"v", np.array([0, 1], np.int64))
-    return {name: [Fetched(RecordBatch(name.topic, name.partition, one, one, blobs, blobs, None), offset + 1, 0)]}
+    records = RecordBatch(name.topic, name.partition, one, one, blobs, blobs, None)
+    return {name: [Fetched(iter([records]), offset + 1, 0)]}
 
 
 def test_what_was_read_before_an_error_is_returned_and_the_error_comes_after(monkeypatch: pytest.MonkeyPatch) -> None:
