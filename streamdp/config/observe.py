@@ -9,6 +9,9 @@ from pydantic import Field, PlainSerializer, PlainValidator, WithJsonSchema, mod
 from streamdp.config.section import Section
 
 LOOPBACK = "127.0.0.1"
+# A listener. A browser opens six connections, Prometheus and a probe one each. Three listeners full of strangers stay
+# far below 1,024 descriptors, the usual soft limit.
+MAX_CONNECTIONS = 64
 _HELP = 'give "HOST:PORT", or a port alone, which listens on this machine only'
 
 

@@ -24,16 +24,13 @@ from urllib.parse import parse_qsl, urlsplit
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
-from streamdp.config.observe import Address
+from streamdp.config.observe import MAX_CONNECTIONS, Address
 from streamdp.errors import StreamdpError
 
 log = logging.getLogger("streamdp.observe")
 
 # From the accept to the last byte of the answer, so that nobody holds a connection for ever, byte by byte.
 CLIENT_SECONDS = 10.0
-# A listener. A browser opens six connections, Prometheus and a probe one each. Three listeners full of strangers stay
-# far below 1,024 descriptors, the usual soft limit.
-MAX_CONNECTIONS = 64
 # Request line and headers together. A browser sends about 1 KB.
 MAX_REQUEST_BYTES = 16_384
 # Without a descriptor to accept with, the listener leaves the rest of the daemon alone for so long.
