@@ -260,7 +260,8 @@ def test_a_wrong_password_ends_it_at_once(secured_broker, tmp_path):
     assert process.wait(60) == 1
     assert time.monotonic() - begin < 20
     said = stream.log_text()
-    assert "refused the login" in said or "accepts connections and closes them" in said
+    # A busy client may see only that connections end; the error names the login all the same.
+    assert "refused the login" in said or "check bootstrap.servers, security.protocol and the login" in said
     assert "Traceback" not in said
     assert "not the password" not in said
     assert stream.start(SECRET=PASSWORD, kill_at="start.opened").wait(60) == -signal.SIGKILL, "the right one gets in"
