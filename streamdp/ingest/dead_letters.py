@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import base64
 import json
-import logging
 import os
 import time
 from collections import Counter
@@ -29,8 +28,6 @@ from streamdp.ingest.decoded import Decoded, Reason
 from streamdp.transport.base import Message, TopicPartition, Transport, Writer
 from streamdp.transport.batch import Headers, RecordBatch
 from streamdp.transport.files import sync_directory
-
-log = logging.getLogger("streamdp.dead_letters")
 
 FORMAT = 2
 MAX_FILE_BYTES = 64 << 20
@@ -95,7 +92,6 @@ class DeadLetterFile:
     def __init__(self, path: Path | str, max_bytes: int = MAX_FILE_BYTES, keep: int = KEEP_FILES) -> None:
         self.counts: Counter[Reason] = Counter()
         self._path, self._max_bytes, self._keep = Path(path), max_bytes, keep
-        self._has_rotated = False
         try:
             self._descriptor = _open(self._path)
         except OSError as error:
@@ -161,12 +157,7 @@ class DeadLetterFile:
 
     def _rotate(self) -> None:
         """A crash at any moment leaves a file at the path that knows how far the letters go."""
-        if not self._has_rotated:
-            self._has_rotated = True
-            log.warning(
-                "the dead letter file is full and was moved aside; from now on the oldest such file is deleted",
-                extra={"fields": {"path": str(self._path), "max_bytes": self._max_bytes, "keep_files": self._keep}},
-            )
+        # Not logged: whether it is full depends on what users sent.
         begin = json.dumps({"format": FORMAT, "last": self._once.last()}, separators=(",", ":")).encode() + b"\n"
         with self._clear_errors():
             self.flush()

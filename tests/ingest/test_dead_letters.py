@@ -252,8 +252,7 @@ def test_a_full_file_is_moved_aside_and_the_oldest_goes(tmp_path, caplog):
         assert file.stat().st_size <= LIMIT and stat.S_IMODE(file.stat().st_mode) == 0o600
         offsets += [line["offset"] for line in lines(file) if "offset" in line]
     assert len(offsets) > 20 and offsets == list(range(100 - len(offsets), 100))
-    (said,) = caplog.records
-    assert "full" in said.message and "100" not in said.getMessage()
+    assert not caplog.records, "whether it is full depends on what users sent"
 
 
 @pytest.mark.parametrize("keep", [0, 1])
