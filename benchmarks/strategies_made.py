@@ -11,18 +11,9 @@ from math import cos, exp, pi, sin
 import numpy as np
 from numpy.typing import NDArray
 
+from streamdp.arrays import Integers
 from streamdp.replay.draws import Draws
-from streamdp.replay.generate.scenario import (
-    DELETE,
-    Integers,
-    Piece,
-    Scenario,
-    closed,
-    table,
-    times,
-    upsert,
-    write_lines,
-)
+from streamdp.replay.generate.scenario import DELETE, Piece, Scenario, closed, table, times, upsert, write_lines
 
 Floats = NDArray[np.float64]
 Walk = Callable[[Draws, int, int], Iterator[Integers]]

@@ -34,12 +34,12 @@ import numpy as np
 import pyarrow as pa
 from strategies_made import configuration_for
 
+from streamdp.arrays import Integers
 from streamdp.errors import ConfigurationError
 from streamdp.replay.draws import Draws
 from streamdp.replay.generate.scenario import (
     DELETE,
     FIRST_OPEN,
-    Integers,
     Piece,
     Scenario,
     closed,

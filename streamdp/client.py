@@ -22,12 +22,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamdp import messages
-from streamdp.daemon.outputs import tail
 from streamdp.domain import View
 from streamdp.domain.view import Selector
 from streamdp.engine import Topics
 from streamdp.histograms.variance import Variance
 from streamdp.transport.base import TopicPartition, Transport
+from streamdp.transport.tail import tail
 
 if TYPE_CHECKING:
     import pandas

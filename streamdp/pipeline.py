@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from streamdp.config import StreamConfig
 from streamdp.config.histograms import HistogramSection
 from streamdp.domain import View
-from streamdp.engine import Action, CountsLoaded, Engine, Jobs, Plan, PointClosed, Topics
+from streamdp.engine import Action, CountsLoaded, Engine, JobQueue, Plan, PointClosed, Topics
 from streamdp.ingest import Decoded, Decoder
 from streamdp.population import Population
 from streamdp.privacy import Ledger, NoiseSource
@@ -68,7 +68,7 @@ class Pipeline:
         last_releases: Mapping[str, LastRelease] | None = None,
         settings: Iterable[tuple[int, str, Any]] = (),
         source: NoiseSource | None = None,
-        jobs: Jobs | None = None,
+        jobs: JobQueue | None = None,
     ) -> None:
         self.config = config
         self._lifetimes = [change for change in settings if change[1] in LIFETIMES]

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 from streamdp.config import load
-from streamdp.daemon.wiring import open_input
+from streamdp.config.transports import open_input
 from streamdp.transport.base import Message, TopicSpec, Transport, Unreachable
 
 PATIENTS = 20_000

@@ -9,7 +9,7 @@ import math
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from streamdp.privacy.audit import Finding, Subject
+    from streamdp.audit import Finding, Subject
 
 HELP = "measure the privacy loss of every mechanism against its claim"
 DESCRIPTION = """\
@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from streamdp.privacy.audit import catalogue
+    from streamdp.audit import catalogue
 
     findings = _audit(catalogue())
     unexpected = [finding for finding in findings if not finding.as_expected]
@@ -72,7 +72,7 @@ def _audit(subjects: list[Subject]) -> list[Finding]:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-    from streamdp.privacy.audit import run_audit
+    from streamdp.audit import run_audit
 
     console = Console(stderr=True)
     columns = (TextColumn("auditing"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"))

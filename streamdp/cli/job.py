@@ -77,7 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _submit(arguments: argparse.Namespace) -> int:
     from streamdp.config import load
-    from streamdp.daemon.jobs import rules_of
+    from streamdp.daemon.job_runner import rules_of
     from streamdp.engine import JobRequested, Topics
     from streamdp.jobs.catalogue import KINDS
     from streamdp.jobs.request import MALFORMED, encode_request, read_request
@@ -130,7 +130,7 @@ class _Waiting:
         self._config, self._id, self._told = config, job_id, ""
 
     def look(self) -> None:
-        from streamdp.daemon.jobs import read_progress
+        from streamdp.daemon.job_runner import read_progress
 
         text = _progress_text(self._id, read_progress(self._config)) if sys.stderr.isatty() else ""
         if text and text != self._told:
@@ -153,7 +153,7 @@ def _params(given: list[str]) -> dict[str, Any]:
 
 def _list(arguments: argparse.Namespace) -> int:
     from streamdp.config import load
-    from streamdp.daemon.jobs import read_progress
+    from streamdp.daemon.job_runner import read_progress
     from streamdp.journal import JournalReader
     from streamdp.privacy.exact import decimal_text
 
@@ -176,7 +176,7 @@ def _list(arguments: argparse.Namespace) -> int:
 
 def _show(arguments: argparse.Namespace) -> int:
     from streamdp.config import load
-    from streamdp.daemon.jobs import read_progress
+    from streamdp.daemon.job_runner import read_progress
     from streamdp.engine import Topics
     from streamdp.journal import JournalReader
 
@@ -233,7 +233,7 @@ def _cancel(arguments: argparse.Namespace) -> int:
 
 def _kinds(arguments: argparse.Namespace) -> int:
     from streamdp.config import load
-    from streamdp.daemon.jobs import rules_of
+    from streamdp.daemon.job_runner import rules_of
     from streamdp.jobs.catalogue import KINDS, describe
 
     allowed = tuple(KINDS) if arguments.config is None else rules_of(load(arguments.config)).kinds
@@ -257,7 +257,7 @@ def _kinds(arguments: argparse.Namespace) -> int:
 
 
 def _open_topics(config: StreamConfig) -> Transport:
-    from streamdp.daemon.wiring import open_output
+    from streamdp.config.transports import open_output
     from streamdp.engine import Topics
     from streamdp.transport.base import UnknownTopic
 

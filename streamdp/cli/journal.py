@@ -62,7 +62,7 @@ def _backup(arguments: argparse.Namespace) -> int:
 
 def _write_off(arguments: argparse.Namespace) -> int:
     from streamdp.config import load
-    from streamdp.daemon.wiring import open_input, open_output
+    from streamdp.config.transports import open_input, open_output
     from streamdp.daemon.write_off import plan_write_off
 
     config = load(arguments.config)

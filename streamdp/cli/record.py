@@ -67,7 +67,7 @@ def _from_log(arguments: argparse.Namespace) -> int:
 
 def _from_config(arguments: argparse.Namespace) -> int:
     from streamdp.config import load
-    from streamdp.daemon.wiring import open_input
+    from streamdp.config.transports import open_input
     from streamdp.journal.reader import JournalReader
     from streamdp.replay.record import Recorder, journal_header, record_journal
     from streamdp.replay.trace import Header

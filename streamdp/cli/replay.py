@@ -112,7 +112,7 @@ def _feed(arguments: argparse.Namespace) -> int:
 def _place(arguments: argparse.Namespace) -> tuple[Transport, str]:
     """Where --to leads: the transport, and the topic."""
     from streamdp.config import load
-    from streamdp.daemon.wiring import open_input
+    from streamdp.config.transports import open_input
     from streamdp.errors import ConfigurationError
     from streamdp.transport.filelog import FileLog
 

@@ -79,8 +79,8 @@ def _run(arguments: argparse.Namespace) -> None:
     import pyarrow
 
     from streamdp.config import load
+    from streamdp.config.transports import open_input, open_output
     from streamdp.daemon.daemon import Daemon
-    from streamdp.daemon.wiring import open_input, open_output
     from streamdp.observe.watch import watch
 
     # A core dump would hold the dataset, the threshold noise and the key of users' digests.

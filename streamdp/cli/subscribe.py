@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     from streamdp.client import subscribe
     from streamdp.config import load
-    from streamdp.daemon.wiring import open_output
+    from streamdp.config.transports import open_output
     from streamdp.errors import ConfigurationError, StreamdpError
     from streamdp.transport.base import UnknownTopic
 

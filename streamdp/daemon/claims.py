@@ -19,10 +19,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from streamdp.config import StreamConfig
-from streamdp.daemon.outputs import OWNERS, newest
+from streamdp.daemon.outputs import OWNERS
 from streamdp.errors import StreamdpError
 from streamdp.journal import Commit, Journal, StoredMessage
 from streamdp.transport.base import Message, TopicSpec, Transport, Writer
+from streamdp.transport.tail import newest
 
 FORMAT = 2
 

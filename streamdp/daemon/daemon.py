@@ -21,9 +21,9 @@ from types import FrameType
 from streamdp.config import StreamConfig
 from streamdp.daemon import steps
 from streamdp.daemon.clock import Clock
-from streamdp.daemon.jobs import JobDesk
+from streamdp.daemon.job_runner import JobRunner
 from streamdp.daemon.memory import Memory
-from streamdp.daemon.preferences import PreferenceDesk
+from streamdp.daemon.preferences import PreferenceTable
 from streamdp.daemon.schedule import Closed, Cut, Metronome, Missed
 from streamdp.daemon.start import checkpoint_cut, input_identity, start
 from streamdp.engine import (
@@ -37,8 +37,8 @@ from streamdp.engine import (
     SaveState,
     StoreRelease,
 )
+from streamdp.engine.job import Job
 from streamdp.errors import StreamdpError
-from streamdp.job import Job
 from streamdp.journal import JobsCommit, PointCommit, Release
 from streamdp.observe import logs
 from streamdp.observe.observer import Observer
@@ -100,8 +100,8 @@ class Daemon:
         )
         self._stop_asked = False
         self._is_input_lost = self._is_cut_awaited = False
-        preferences = PreferenceDesk.of(config, self._held.journal, source)
-        self._jobs = JobDesk(config, self._held.journal, target, self._engine, preferences)
+        preferences = PreferenceTable.of(config, self._held.journal, source)
+        self._jobs = JobRunner(config, self._held.journal, target, self._engine, preferences)
         self._boundary = self._held.schedule.point_at(self._clock.now())
         self._memory = Memory()
         self._metronome = Metronome(

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from streamdp import messages
 from streamdp.engine import Topics
-from streamdp.transport.base import Message, Reader, TopicPartition, TopicSpec, Transport
+from streamdp.transport.base import Message, TopicSpec, Transport
+from streamdp.transport.tail import tail
 
-# A restart looks at this many of the newest messages; older ones were looked at by earlier starts.
-TAIL = 1_000
 OWNERS = "streamdp.owners"
 """The register of owners (claims.py)."""
 
@@ -47,56 +46,3 @@ def read_head(transport: Transport, topics: Topics) -> Head | None:
         return None
     header = messages.decode(newest[0].value or b"").header
     return Head(int(header["time_point"]), int(header["closed"]), str(header["journal_id"]))
-
-
-def tail(transport: Transport, topic: str, count: int = TAIL) -> list[Message]:
-    """The last `count` messages (all, when fewer) of a topic with one partition, oldest first.
-
-    Offsets may have gaps (control records, compaction), so the start is moved back until enough came.
-    """
-    partition = TopicPartition(topic, 0)
-    begin = transport.begin_offsets([topic])[partition]
-    end = transport.end_offsets([topic])[partition]
-    reach = 2 * count + 8
-    while True:
-        start = max(begin, end - reach)
-        reader = transport.reader({partition: start})
-        try:
-            found = list(_messages(reader, partition, end))
-        finally:
-            reader.close()
-        if len(found) >= count or start == begin:
-            return found[-count:]
-        reach *= 4
-
-
-def newest(transport: Transport, topic: str, keys: Collection[bytes]) -> dict[bytes, Message]:
-    """The newest message of each key that has one, in a topic with one partition.
-
-    Reads back from the end only until all are found: a register that many write grows between two compactions. The end
-    is the high watermark: what others have under way must not hide what is committed behind it, so it is waited for.
-    """
-    partition = TopicPartition(topic, 0)
-    begin = transport.begin_offsets([topic])[partition]
-    end = transport.high_watermarks([topic])[partition]
-    found: dict[bytes, Message] = {}
-    reach = 64
-    while begin < end and len(found) < len(keys):
-        start = max(begin, end - reach)
-        reader = transport.reader({partition: start})
-        try:
-            chunk = {message.key: message for message in _messages(reader, partition, end) if message.key in keys}
-        finally:
-            reader.close()
-        found = {key: message for key, message in chunk.items() if key is not None} | found
-        end, reach = start, 4 * reach
-    return found
-
-
-def _messages(reader: Reader, partition: TopicPartition, end: int) -> Iterator[Message]:
-    while reader.positions()[partition] < end:
-        for polled in reader.poll(timeout=1.0, until={partition: end}):
-            batch = polled.before(end)
-            headers = batch.headers or ((),) * len(batch)
-            for key, value, named in zip(batch.keys, batch.values, headers, strict=True):
-                yield Message(batch.topic, value, key=key, headers=named)

@@ -18,7 +18,7 @@ from streamdp.transport.base import Reader, TopicSpec, Transport, Unreachable
 log = logging.getLogger("streamdp.preferences")
 
 
-class PreferenceDesk:
+class PreferenceTable:
     """The levels that users have now. Nothing in it depends on who is present."""
 
     def __init__(self, config: StreamConfig, journal: Journal, source: Transport) -> None:
@@ -37,7 +37,7 @@ class PreferenceDesk:
         log.info("preferences", extra={"fields": {"entries": len(self._table)}})
 
     @classmethod
-    def of(cls, config: StreamConfig, journal: Journal, source: Transport) -> PreferenceDesk | None:
+    def of(cls, config: StreamConfig, journal: Journal, source: Transport) -> PreferenceTable | None:
         """None for a stream in which everybody has the same epsilon."""
         return None if config.privacy.preferences is None else cls(config, journal, source)
 

@@ -15,12 +15,13 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from streamdp.daemon import steps
-from streamdp.daemon.outputs import OWNERS, newest, read_head, rows_topics, tail
+from streamdp.daemon.outputs import OWNERS, read_head, rows_topics
 from streamdp.engine import Topics
 from streamdp.ingest.dead_letters import absent_letters
 from streamdp.journal import StoredMessage, message_digest
 from streamdp.observe.observer import Observer
 from streamdp.transport.base import Fenced, Message, TopicPartition, Transport, Unreachable, Writer
+from streamdp.transport.tail import newest, tail
 
 log = logging.getLogger("streamdp.daemon")
 

@@ -16,10 +16,10 @@ from streamdp.config.may_change import MAY_SHORTEN, promised
 from streamdp.daemon import steps
 from streamdp.daemon.claims import ADVICE, Owners
 from streamdp.daemon.clock import check_clock
-from streamdp.daemon.outputs import Head, output_topics, read_head, rows_topics, tail
+from streamdp.daemon.outputs import Head, output_topics, read_head, rows_topics
 from streamdp.daemon.publisher import Publisher
 from streamdp.daemon.schedule import Cut, Schedule, now_ms
-from streamdp.engine import Jobs, Topics
+from streamdp.engine import JobQueue, Topics
 from streamdp.errors import ConfigurationError, StreamdpError
 from streamdp.ingest.dead_letters import DeadLetterFile, DeadLetters, DeadLetterTopic, last_offsets
 from streamdp.journal import Journal, Opening, message_digest
@@ -30,6 +30,7 @@ from streamdp.privacy import NoiseSource
 from streamdp.privacy.terms import Terms
 from streamdp.transport.base import Message, Reader, TopicPartition, TopicSpec, Transport, Writer
 from streamdp.transport.batch import RecordBatch
+from streamdp.transport.tail import tail
 
 
 @dataclass
@@ -297,7 +298,7 @@ def recover(
         settings=journal.setting_changes(),
         last_releases={name: release for name, release in releases.items() if release is not None},
         source=noise,
-        jobs=Jobs(
+        jobs=JobQueue(
             stream=config.name,
             topics=Topics.of(config.output_prefix),
             budget=journal.ledger,

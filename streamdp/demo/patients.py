@@ -9,8 +9,8 @@ from math import ceil
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from streamdp.arrays import Counts
 from streamdp.config import load
 from streamdp.daemon.schedule import now_ms
 from streamdp.demo.stage import TOPIC
@@ -22,7 +22,6 @@ from streamdp.transport.base import Message, TopicSpec
 from streamdp.transport.batch import Blobs
 from streamdp.transport.filelog import FileLog
 
-Counts = NDArray[np.int64]
 Record = tuple[bytes, dict[str, str]]
 """A patient and what became of them."""
 

@@ -22,7 +22,7 @@ from streamdp.engine.events import (
     JobRequested,
     PointClosed,
 )
-from streamdp.engine.jobs import Jobs
+from streamdp.engine.job_queue import JobQueue
 from streamdp.engine.topics import Topics
 
 __all__ = [
@@ -36,8 +36,8 @@ __all__ = [
     "Engine",
     "Event",
     "JobFinished",
+    "JobQueue",
     "JobRequested",
-    "Jobs",
     "Plan",
     "PointClosed",
     "Publish",

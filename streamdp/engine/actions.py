@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streamdp.job import Job
+from streamdp.engine.job import Job
 
 
 @dataclass(frozen=True, slots=True)

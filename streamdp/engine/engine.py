@@ -30,9 +30,9 @@ from streamdp.engine.events import (
     JobRequested,
     PointClosed,
 )
-from streamdp.engine.jobs import Jobs
+from streamdp.engine.job import Job
+from streamdp.engine.job_queue import JobQueue
 from streamdp.engine.topics import Topics
-from streamdp.job import Job
 from streamdp.privacy.exact import to_text
 from streamdp.strategies import Decision, Strategy
 
@@ -79,7 +79,7 @@ class Engine:
         last_point: int = 0,
         release_ids: Mapping[str, str | None] | None = None,
         resumes_at: int | None = 1,
-        jobs: Jobs | None = None,
+        jobs: JobQueue | None = None,
     ) -> None:
         self.stream = stream
         self.journal_id = journal_id

@@ -1,14 +1,6 @@
 """Static differentially private histograms: one method per file, registered by name with its privacy statement."""
 
-from streamdp.histograms.base import (
-    Counts,
-    HistogramMethod,
-    Noisy,
-    Statement,
-    method_named,
-    method_names,
-    register,
-)
+from streamdp.histograms.base import HistogramMethod, Noisy, Statement, method_named, method_names, register
 from streamdp.histograms.efpa import Efpa
 from streamdp.histograms.hierarchical import Hierarchical
 from streamdp.histograms.laplace import Laplace
@@ -23,7 +15,6 @@ for _method in (Laplace(), Efpa(), Hierarchical(), Merged(), Php(), Privelet(), 
 
 __all__ = [
     "POST_OPTIONS",
-    "Counts",
     "Efpa",
     "Hierarchical",
     "HistogramMethod",

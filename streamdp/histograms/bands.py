@@ -13,7 +13,8 @@ from math import prod
 import numpy as np
 import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
+from streamdp.arrays import Floats
+
 Selection = Sequence[slice | npt.NDArray[np.int64]]
 
 # With more combinations of levels than this, those of the same total level share a band.

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from fractions import Fraction
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
-import numpy as np
-import numpy.typing as npt
-
+from streamdp.arrays import Counts
 from streamdp.errors import ConfigurationError
 from streamdp.privacy.noise import NoiseSource
-
-Counts: TypeAlias = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)

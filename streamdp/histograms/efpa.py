@@ -6,16 +6,14 @@ import math
 from fractions import Fraction
 
 import numpy as np
-import numpy.typing as npt
 
-from streamdp.histograms.base import Counts, Noisy, Statement
+from streamdp.arrays import Counts, Floats
+from streamdp.histograms.base import Noisy, Statement
 from streamdp.histograms.laplace import Laplace
 from streamdp.histograms.post import integer_sums
 from streamdp.privacy.mechanisms import noisy_sum
 from streamdp.privacy.noise import NoiseSource
 from streamdp.privacy.selection import permute_and_flip
-
-Floats = npt.NDArray[np.float64]
 
 # Below this many values the choice costs more than smoothing gains.
 FEWEST_VALUES = 32

@@ -12,7 +12,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from streamdp.histograms.bands import Bands, Floats, Selection, bands_of
+from streamdp.arrays import Floats
+from streamdp.histograms.bands import Bands, Selection, bands_of
 
 _TINY = 1e-9
 _UNKNOWN = 4 / 3

@@ -6,7 +6,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from streamdp.histograms.base import Counts, Noisy, Statement
+from streamdp.arrays import Counts
+from streamdp.histograms.base import Noisy, Statement
 from streamdp.histograms.post import integer_sums
 from streamdp.histograms.tree import consistent_leaves, measure
 from streamdp.privacy.noise import NoiseSource

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from streamdp.histograms.base import Counts, Noisy, Statement
+from streamdp.arrays import Counts
+from streamdp.histograms.base import Noisy, Statement
 from streamdp.privacy.mechanisms import noisy_sum
 from streamdp.privacy.noise import NoiseSource
 

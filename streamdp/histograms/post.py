@@ -7,8 +7,8 @@ from collections.abc import Iterable
 import numpy as np
 import numpy.typing as npt
 
+from streamdp.arrays import Counts
 from streamdp.errors import ConfigurationError
-from streamdp.histograms.base import Counts
 
 POST_OPTIONS = ("nonnegative", "integer", "consistent_total")
 

@@ -8,12 +8,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from streamdp.histograms.base import Counts, Noisy, Statement
+from streamdp.arrays import Counts, Floats
+from streamdp.histograms.base import Noisy, Statement
 from streamdp.histograms.post import integer_sums
 from streamdp.privacy.mechanisms import noisy_sum
 from streamdp.privacy.noise import NoiseSource
-
-Floats = npt.NDArray[np.float64]
 
 
 class Privelet:

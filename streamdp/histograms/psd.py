@@ -7,7 +7,8 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
-from streamdp.histograms.base import Counts, Noisy, Statement
+from streamdp.arrays import Counts
+from streamdp.histograms.base import Noisy, Statement
 from streamdp.histograms.post import integer_sums
 from streamdp.histograms.tree import Level, consistent_leaves, measure
 from streamdp.privacy.noise import NoiseSource

@@ -9,11 +9,9 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
-from streamdp.histograms.base import Counts
+from streamdp.arrays import Counts, Floats
 from streamdp.privacy.mechanisms import noisy_sum
 from streamdp.privacy.noise import NoiseSource
-
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

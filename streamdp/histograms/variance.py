@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from streamdp.histograms.bands import Floats, Selection, bands_of
+from streamdp.arrays import Floats
+from streamdp.histograms.bands import Selection, bands_of
 
 _DIGITS = 4
 

@@ -11,13 +11,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from streamdp.arrays import Bools, Integers
 from streamdp.domain import OUTSIDE, Attribute, Domain
 from streamdp.ingest.decoded import Reason
 from streamdp.ingest.exact import DEBEZIUM_DELETE, DEBEZIUM_UPSERTS, DELETE, UPSERT, Envelope, Row
 from streamdp.transport.batch import Blobs
-
-Bools = NDArray[np.bool_]
-Integers = NDArray[np.int64]
 
 _LEAST, _MOST = -(2**63), 2**63 - 1
 

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from streamdp.arrays import Bools, Integers
 from streamdp.domain import Domain
 from streamdp.ingest.columns import Outcome, Part, attribute_codes, fields_of, part_of_rows, texts, timestamps
 from streamdp.ingest.decoded import Decoded, Reason
@@ -35,8 +36,6 @@ _FEWEST_SLICE_ROWS, _MOST_SLICE_ROWS = 1 << 13, 1 << 16
 # Arrow wants every message whole in one block. What is longer is rare enough to be read by itself.
 _LONGEST_JOINED = 1 << 23
 
-Bools = NDArray[np.bool_]
-Integers = NDArray[np.int64]
 _Scalar = TypeVar("_Scalar", bound=np.generic)
 
 

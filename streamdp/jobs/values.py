@@ -25,12 +25,11 @@ import polars
 import pyarrow
 import pyarrow.compute
 
+from streamdp.arrays import Codes, Floats
 from streamdp.domain import OUTSIDE, Attribute
 from streamdp.jobs.base import ParameterError
 
 Column = npt.NDArray[Any]
-Codes = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 
 # As numpy, and as polars and Arrow, write them.
 _TRUTH = {"True": 1.0, "true": 1.0, "False": 0.0, "false": 0.0}

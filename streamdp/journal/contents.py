@@ -7,15 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-import numpy as np
-import numpy.typing as npt
-
-from streamdp.job import Job
+from streamdp.arrays import Counts
+from streamdp.engine.job import Job
 from streamdp.privacy.ledger import Charge
 from streamdp.transport.base import Message, TopicPartition
 
 Cut = Mapping[TopicPartition, int]
-Counts = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,11 +16,11 @@ from urllib.parse import quote
 import numpy as np
 import zstandard
 
-from streamdp.job import Job
+from streamdp.arrays import Counts
+from streamdp.engine.job import Job
 from streamdp.journal import schema
 from streamdp.journal.contents import (
     Commit,
-    Counts,
     Cut,
     Identity,
     Opening,

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import zstandard
 
-from streamdp.job import Job
+from streamdp.engine.job import Job
 from streamdp.journal.contents import Cut, PointCommit, Release, counts_digest, message_digest
 from streamdp.population.levels import LevelTable
 from streamdp.privacy.exact import to_text

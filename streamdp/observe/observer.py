@@ -7,8 +7,8 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Literal
 
 from streamdp.engine import Action, Plan
+from streamdp.engine.job import Job
 from streamdp.ingest import Decoded
-from streamdp.job import Job
 from streamdp.journal import Journal, StoredMessage
 from streamdp.population import Population
 from streamdp.transport.base import TopicPartition, Transport

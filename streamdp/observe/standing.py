@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from streamdp.job import Job
+from streamdp.engine.job import Job
 from streamdp.privacy import Ledger
 
 

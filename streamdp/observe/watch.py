@@ -20,12 +20,11 @@ from prometheus_client import ProcessCollector
 from streamdp import __version__, messages
 from streamdp.client import Release, latest
 from streamdp.config import StreamConfig
-from streamdp.daemon.outputs import tail
-from streamdp.daemon.wiring import open_input, open_output
+from streamdp.config.transports import open_input, open_output
 from streamdp.engine import Action, Plan, StartJob, Topics
+from streamdp.engine.job import Job
 from streamdp.ingest import Decoded
 from streamdp.ingest.decoded import Reason
-from streamdp.job import Job
 from streamdp.jobs.catalogue import KINDS
 from streamdp.journal import Journal, StoredMessage
 from streamdp.observe.board import MOST_JOBS, MOST_POINTS, Board
@@ -39,6 +38,7 @@ from streamdp.population import Population
 from streamdp.privacy import Ledger
 from streamdp.strategies import Dsat, DsatW
 from streamdp.transport.base import TopicPartition, Transport
+from streamdp.transport.tail import tail
 
 OUTCOMES = ("done", "failed", "cancelled", "refused")
 OTHER_KIND = "other"

@@ -15,14 +15,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from streamdp.arrays import Bools, Integers
 from streamdp.population.batch import Batch, Change, Positions, by_digest
 from streamdp.population.index import REMOVED, Rows, SlotIndex, Words
 from streamdp.population.table import COUNTED, DELETED, NO_ROW, USED, Table, meta_words, partitions_of
-
-Integers = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
 
 # With fewer, ids that share them would be common.
 FEWEST_RECORD_BITS = 16
@@ -33,7 +30,7 @@ class _Owners:
     """The users at hand: their digests, whether the index knows them, and their first rows."""
 
     digests: Words
-    found: Flags
+    found: Bools
     head: Rows
 
 
@@ -50,8 +47,8 @@ class _Entries:
     ts: Integers
     partition: Integers
     offset: Integers
-    deleted: Flags
-    counted: Flags
+    deleted: Bools
+    counted: Bools
     place: Integers
     messages: int
 
@@ -70,7 +67,7 @@ class _Entries:
         self._settle_ties(order, owner[1:] == owner[:-1])
         return order
 
-    def _by_key(self) -> tuple[Positions, Flags]:
+    def _by_key(self) -> tuple[Positions, Bools]:
         """Positions by owner, record id and stamp, and whether neighbours in that order have the same key."""
         record_bits = _record_bits(self.owner)
         if record_bits >= FEWEST_RECORD_BITS:
@@ -87,7 +84,7 @@ class _Entries:
         owner, record = self.owner.take(order), self.record.take(order)
         return order, (owner[1:] == owner[:-1]) & (record[1:] == record[:-1])
 
-    def _settle_ties(self, order: Positions, same: Flags) -> None:
+    def _settle_ties(self, order: Positions, same: Bools) -> None:
         """Put entries of equal ts, side by side in `order` where `same` holds, in the order of partition and offset."""
         ts = self.ts.take(order)
         tied = same & (ts[1:] == ts[:-1])
@@ -200,7 +197,7 @@ class ManyRecords:
         self._link(owners, owner, row_of.take(kept))
         return Change(left, came, stale)
 
-    def _write_messages(self, batch: Batch, sent: Positions, rows: Rows, counts: Flags) -> Words:
+    def _write_messages(self, batch: Batch, sent: Positions, rows: Rows, counts: Bools) -> Words:
         table = self._table
         assert table.record is not None and batch.record is not None
         deleted = batch.delete.take(sent)

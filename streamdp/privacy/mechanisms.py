@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-import numpy as np
-import numpy.typing as npt
-
+from streamdp.arrays import Integers
 from streamdp.privacy.noise import SYSTEM, NoiseSource, discrete_laplace, saturated, uniform_below
 from streamdp.privacy.queries import Comparison, NoisySum, RowDraws
-
-Integers = npt.NDArray[np.int64]
 
 
 def noisy_sum(exact: Integers, scale: Fraction, source: NoiseSource | None = None) -> Integers:

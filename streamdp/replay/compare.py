@@ -15,8 +15,8 @@ from statistics import stdev
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from streamdp.arrays import Counts
 from streamdp.config import StreamConfig
 from streamdp.privacy import InsecureSeededSource, NoiseSource
 from streamdp.replay.candidates import Candidate, Settings, candidates, fitting
@@ -27,7 +27,6 @@ from streamdp.replay.result import PRIVATE, l1_distance
 from streamdp.strategies import StreamStrategy
 
 VERSION = 1
-Counts = NDArray[np.int64]
 
 
 @dataclass

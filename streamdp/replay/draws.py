@@ -10,10 +10,8 @@ from math import pi
 import numpy as np
 from numpy.typing import NDArray
 
+from streamdp.arrays import Floats, Integers
 from streamdp.privacy.noise import InsecureSeededSource
-
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 
 class Draws:

@@ -18,11 +18,10 @@ import numpy as np
 from msgspec import UNSET, UnsetType
 from numpy.typing import NDArray
 
+from streamdp.arrays import Bools, Integers
 from streamdp.replay.trace import MOST_PARTITIONS, Row
 from streamdp.transport.batch import Blobs
 
-Integers = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 Bytes = NDArray[np.uint8]
 
 SHORT_BEGINS = b'{"key":"'

@@ -13,9 +13,9 @@ from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from streamdp import messages
+from streamdp.arrays import Counts
 from streamdp.config import StreamConfig
 from streamdp.config.histograms import HistogramSection
 from streamdp.daemon.start import terms_of
@@ -39,7 +39,6 @@ JOURNAL_ID = "0" * 32
 DIGEST_KEY = bytes(16)
 _KEPT_POINTS = 1_024
 
-Counts = NDArray[np.int64]
 OnPoint = Callable[[PointClosed, Sequence[Action], Pipeline], None]
 
 

@@ -6,11 +6,9 @@ from itertools import product
 from math import prod
 
 import numpy as np
-from numpy.typing import NDArray
 
+from streamdp.arrays import Counts
 from streamdp.replay.draws import Draws
-
-Counts = NDArray[np.int64]
 
 QUERIES = 1_000
 SANITY_FRACTION = 0.001

@@ -12,13 +12,13 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from streamdp.arrays import Integers
 from streamdp.replay.files import DamagedFile, TraceFile
 from streamdp.replay.lines import (
     FULL_BEGINS,
     SHORT_BEGINS,
     Bytes,
     Columns,
-    Integers,
     begins_with,
     broken,
     cut_short,

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from streamdp.arrays import Integers
 from streamdp.daemon.schedule import Schedule
 from streamdp.engine import PointClosed
 from streamdp.errors import StreamdpError
@@ -39,8 +40,6 @@ _DOES_NOT_FIT = frozenset(
         Reason.OUTSIDE_DOMAIN,
     }
 )
-
-Integers = NDArray[np.int64]
 
 
 class TraceTooLong(StreamdpError):

@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from streamdp.arrays import Counts
 from streamdp.config import StreamConfig
-from streamdp.histograms import Counts
 from streamdp.replay.play import Player
 from streamdp.replay.queries import QUERIES, RangeQueries
 from streamdp.replay.reader import TraceReader

@@ -6,8 +6,8 @@ import inspect
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from streamdp.arrays import Counts
 from streamdp.errors import ConfigurationError
-from streamdp.histograms import Counts
 from streamdp.privacy.noise import NoiseSource
 from streamdp.strategies.auto import Auto
 from streamdp.strategies.base import Charge, Common, Decision, Rational, Strategy, StreamStrategy

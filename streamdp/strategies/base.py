@@ -15,8 +15,9 @@ from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Required, Self,
 
 import numpy as np
 
+from streamdp.arrays import Counts
 from streamdp.errors import ConfigurationError, StreamdpError
-from streamdp.histograms import Counts, Noisy, method_named
+from streamdp.histograms import Noisy, method_named
 from streamdp.histograms.post import check_options, post_process
 from streamdp.histograms.variance import Variance
 from streamdp.privacy.exact import as_fraction, decimal_text, to_text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Unpack
 
-from streamdp.histograms import Counts
+from streamdp.arrays import Counts
 from streamdp.strategies.base import Common, StreamStrategy, Verdict
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Unpack
 
-from streamdp.histograms import Counts
+from streamdp.arrays import Counts
 from streamdp.privacy.mechanisms import noisy_at_least
 from streamdp.strategies.base import Charge, Common, StreamStrategy, Verdict, window_of
 from streamdp.strategies.statistic import L1Distance

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any, Unpack
 
-from streamdp.histograms import Counts
+from streamdp.arrays import Counts
 from streamdp.privacy.exact import as_fraction, to_text
 from streamdp.privacy.mechanisms import noisy_at_least
 from streamdp.strategies.base import Charge, Common, StreamStrategy, Verdict, window_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Unpack
 
-from streamdp.histograms import Counts
+from streamdp.arrays import Counts
 from streamdp.strategies.base import Common, StreamStrategy, Verdict, at_least
 
 

@@ -13,8 +13,9 @@ from typing import Any, Literal, Unpack
 import numpy as np
 import numpy.typing as npt
 
+from streamdp.arrays import Counts
 from streamdp.errors import ConfigurationError
-from streamdp.histograms import Counts, Noisy, Statement
+from streamdp.histograms import Noisy, Statement
 from streamdp.privacy.exact import as_fraction
 from streamdp.privacy.noise import NoiseSource, SystemSource
 from streamdp.strategies.base import Rational, StreamStrategy, Verdict, at_least

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Protocol
 
+from streamdp.arrays import Counts
 from streamdp.errors import ConfigurationError
-from streamdp.histograms import Counts
 from streamdp.privacy.exact import as_fraction
 from streamdp.privacy.noise import NoiseSource
 from streamdp.privacy.sparse_vector import SparseVector

@@ -8,8 +8,8 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from streamdp.arrays import Counts
 from streamdp.errors import ConfigurationError
-from streamdp.histograms import Counts
 
 Number = TypeVar("Number", np.int64, np.float64)
 Groups = int | npt.NDArray[np.int64] | None

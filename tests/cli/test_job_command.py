@@ -11,10 +11,10 @@ import pytest
 from streamdp.cli import main
 from streamdp.cli.job import _Waiting
 from streamdp.config import load
+from streamdp.config.transports import open_input, open_output
 from streamdp.daemon.start import open_journal
-from streamdp.daemon.wiring import open_input, open_output
 from streamdp.engine import Topics
-from streamdp.job import Job
+from streamdp.engine.job import Job
 from streamdp.journal import PointCommit
 from streamdp.privacy.ledger import Charge
 from streamdp.transport.base import TopicPartition, TopicSpec

@@ -21,8 +21,8 @@ import pytest
 
 from streamdp import messages
 from streamdp.config import StreamConfig, load
+from streamdp.config.transports import open_input, open_output
 from streamdp.daemon.start import open_journal, recover
-from streamdp.daemon.wiring import open_input, open_output
 from streamdp.engine import Topics
 from streamdp.ingest.dead_letters import DeadLetterFile
 from streamdp.journal import JournalReader

@@ -19,10 +19,10 @@ from harness import WARDS
 from job_harness import JobStream
 
 from streamdp import messages
-from streamdp.daemon.jobs import REQUESTS_AT_ONCE
+from streamdp.audit.monte_carlo import is_consistent
+from streamdp.daemon.job_runner import REQUESTS_AT_ONCE
 from streamdp.jobs.request import encode_request
 from streamdp.journal import JournalReader
-from streamdp.privacy.audit.monte_carlo import is_consistent
 from streamdp.result_messages import decode_rows
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]

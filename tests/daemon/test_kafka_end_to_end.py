@@ -20,7 +20,7 @@ from kafka_stream import KafkaStream
 
 from streamdp import messages
 from streamdp.client import latest, subscribe
-from streamdp.daemon.wiring import open_output
+from streamdp.config.transports import open_output
 from streamdp.journal import JournalReader
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(200)]
@@ -191,8 +191,8 @@ def test_malformed_messages_in_bulk_change_nothing_but_the_dead_letters(broker, 
 
 def population(stream: KafkaStream) -> np.ndarray:
     """The counts that recovery comes to."""
+    from streamdp.config.transports import open_input, open_output
     from streamdp.daemon.start import open_journal, recover
-    from streamdp.daemon.wiring import open_input, open_output
     from streamdp.ingest.dead_letters import DeadLetterFile
 
     config = stream.config

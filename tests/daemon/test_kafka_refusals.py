@@ -15,8 +15,8 @@ from kafka_broker.broker import PASSWORD, USER
 from kafka_stream import KafkaStream
 from test_refusals import copy_journal, goes_on_with_a_gap, journal_files, refused, restore_journal, streamdp
 
+from streamdp.config.transports import open_input, open_output
 from streamdp.daemon.start import open_journal
-from streamdp.daemon.wiring import open_input, open_output
 from streamdp.journal import PointCommit
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(200)]

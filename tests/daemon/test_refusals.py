@@ -15,8 +15,8 @@ from harness import Stream
 
 from streamdp import messages
 from streamdp.config import load
+from streamdp.config.transports import open_input, open_output
 from streamdp.daemon.claims import Owners
-from streamdp.daemon.wiring import open_input, open_output
 from streamdp.daemon.write_off import plan_write_off
 from streamdp.journal import JournalReader
 

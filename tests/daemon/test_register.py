@@ -14,15 +14,15 @@ from test_refusals import refused, streamdp
 
 from streamdp import messages
 from streamdp.config import StreamConfig, load
+from streamdp.config.transports import open_input, open_output
 from streamdp.daemon.claims import OWNERS, Owners
-from streamdp.daemon.outputs import newest, tail
 from streamdp.daemon.start import open_journal
-from streamdp.daemon.wiring import open_input, open_output
 from streamdp.daemon.write_off import plan_write_off
 from streamdp.errors import StreamdpError
 from streamdp.journal import Journal, Opening, PointCommit
 from streamdp.transport.base import Message, TopicSpec
 from streamdp.transport.filelog import FileLog
+from streamdp.transport.tail import newest, tail
 
 
 @contextmanager

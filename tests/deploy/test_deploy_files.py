@@ -18,8 +18,8 @@ import pytest
 import yaml
 
 from streamdp.config import load
+from streamdp.config.transports import open_input
 from streamdp.daemon.daemon import STOP_SECONDS
-from streamdp.daemon.wiring import open_input
 from streamdp.ingest import Decoder
 
 ROOT = Path(__file__).parents[2]

@@ -7,8 +7,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from streamdp.audit.monte_carlo import monte_carlo_lower_bound
 from streamdp.histograms import method_named, method_names
-from streamdp.privacy.audit.monte_carlo import monte_carlo_lower_bound
 from streamdp.privacy.noise import InsecureSeededSource, NoiseSource
 
 SHAPES = [(1,), (2,), (3,), (31,), (33,), (100,), (1, 1), (7, 5), (16, 3, 2), (600, 2)]

@@ -12,7 +12,7 @@ import pytest
 
 from streamdp.domain import Attribute, Domain
 from streamdp.jobs import worker
-from streamdp.jobs.pool import Limits, SpawnExecutor
+from streamdp.jobs.executor import Limits, SpawnExecutor
 from streamdp.population import Population, write_snapshot
 
 ATTRIBUTES = 8

@@ -9,7 +9,7 @@ from fractions import Fraction
 import pytest
 from journal_samples import fresh_point, open_journal
 
-from streamdp.job import Job
+from streamdp.engine.job import Job
 from streamdp.journal import JobsCommit, JournalReader, verify
 from streamdp.privacy.ledger import BudgetExceeded, Charge
 from streamdp.transport.base import Message

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from journal_samples import fresh_point, open_journal
 
-from streamdp.job import Job
+from streamdp.engine.job import Job
 from streamdp.journal import JournalMismatch, JournalReader, verify
 from streamdp.population.levels import LevelTable
 from streamdp.privacy.ledger import BudgetExceeded, Charge

@@ -15,9 +15,9 @@ import pytest
 from harness import CONFIG, WARDS
 
 from streamdp.config import load
+from streamdp.config.transports import open_input, open_output
 from streamdp.daemon.daemon import to_commit
 from streamdp.daemon.start import drain, start
-from streamdp.daemon.wiring import open_input, open_output
 from streamdp.engine import PointClosed, Publish
 from streamdp.journal import JournalReader
 from streamdp.pipeline import population_settings

@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from streamdp.histograms.bands import Floats, bands_of
+from streamdp.arrays import Floats
+from streamdp.histograms.bands import bands_of
 from streamdp.privacy.noise import InsecureSeededSource
 from streamdp.strategies import make_strategy
 from streamdp.strategies.auto.drift import Drift

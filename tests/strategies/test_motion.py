@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 import streamdp.strategies.auto.motion as motion_module
-from streamdp.histograms.bands import Floats, bands_of
+from streamdp.arrays import Floats
+from streamdp.histograms.bands import bands_of
 from streamdp.strategies.auto.motion import Motion
 
 BANDS = bands_of((16,))

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from itertools import combinations
 
 import numpy as np
-import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
+from streamdp.arrays import Floats
 
 SMALLEST_EIGENVALUE = 1e-6
 # Dividing by the share of pairs that are not tied undoes what ties took, and multiplies the noise; not more than this.

@@ -11,13 +11,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow
 
+from streamdp.arrays import Codes
 from streamdp.domain import Attribute, Domain
 from streamdp.histograms import method_names
 from streamdp.jobs.base import Estimator, Meter, ParameterError, checked_epsilon
 from streamdp.jobs.copula.choose import METHODS, chosen, small_attributes
 from streamdp.jobs.copula.fitting import Task, hybrid, plain
 from streamdp.jobs.copula.model import Model
-from streamdp.jobs.copula.sampling import Codes
 from streamdp.jobs.copula.table import decoded, encoded, kind_of, like
 from streamdp.privacy.exact import as_fraction
 from streamdp.privacy.noise import NoiseSource

@@ -12,6 +12,7 @@ from typing import TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from streamdp.arrays import Floats
 from streamdp.histograms import method_named
 from streamdp.histograms.merged import MOST_CELLS
 from streamdp.jobs.base import Meter
@@ -21,7 +22,6 @@ from streamdp.jobs.copula.margins import Margin, project, release_margin
 from streamdp.jobs.copula.model import Model, Part
 
 Codes = npt.NDArray[np.integer]
-Floats = npt.NDArray[np.float64]
 Members: TypeAlias = npt.NDArray[np.intp]
 Rows: TypeAlias = npt.NDArray[np.intp]
 Found = TypeVar("Found")

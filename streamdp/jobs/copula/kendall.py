@@ -13,12 +13,12 @@ from itertools import combinations
 import numpy as np
 import numpy.typing as npt
 
+from streamdp.arrays import Floats
 from streamdp.jobs.base import Meter
 from streamdp.privacy.mechanisms import row_draws
 from streamdp.privacy.noise import LARGEST_SCALE, NoiseSource
 
 Codes = npt.NDArray[np.integer]
-Floats = npt.NDArray[np.float64]
 
 
 def joint_sensitivity(attributes: int, size: int) -> int:

@@ -10,11 +10,10 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtri
 
-from streamdp.histograms import Counts, HistogramMethod
+from streamdp.arrays import Counts, Floats
+from streamdp.histograms import HistogramMethod
 from streamdp.jobs.base import Meter
 from streamdp.privacy.mechanisms import noisy_sum
-
-Floats = npt.NDArray[np.float64]
 
 # A count of nulls below this many scales of its noise is taken for none: else every column would have a few.
 NULL_SCALES = 7

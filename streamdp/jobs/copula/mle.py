@@ -12,10 +12,9 @@ import numpy.typing as npt
 from scipy.special import ndtri
 from scipy.stats import rankdata
 
+from streamdp.arrays import Floats
 from streamdp.jobs.base import Meter
 from streamdp.privacy.mechanisms import row_draws
-
-Floats = npt.NDArray[np.float64]
 
 LATTICE = 2**16
 # Normal scores are rounded to this, so that their products sum exactly: a block's estimate depends on its rows alone.

@@ -6,13 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from streamdp.arrays import Codes, Floats
 from streamdp.jobs.copula.margins import Margin
-from streamdp.jobs.copula.sampling import Codes, sample_codes, shuffled, uniform
+from streamdp.jobs.copula.sampling import sample_codes, shuffled, uniform
 from streamdp.privacy.noise import NoiseSource
-
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,11 +8,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtri
 
+from streamdp.arrays import Codes, Floats
 from streamdp.jobs.copula.margins import Margin
 from streamdp.privacy.noise import NoiseSource, SystemSource
-
-Floats = npt.NDArray[np.float64]
-Codes = npt.NDArray[np.int64]
 
 
 def uniform(shape: tuple[int, ...], source: NoiseSource | None) -> Floats:

@@ -10,9 +10,10 @@ import numpy.typing as npt
 import polars
 import pyarrow
 
+from streamdp.arrays import Codes
 from streamdp.domain import Attribute, Domain
 from streamdp.jobs.base import ParameterError
-from streamdp.jobs.copula.sampling import Codes, uniform
+from streamdp.jobs.copula.sampling import uniform
 from streamdp.jobs.values import attribute_codes, table_of
 from streamdp.privacy.noise import NoiseSource
 

@@ -6,11 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from streamdp.arrays import Floats
 from streamdp.jobs.base import ParameterError
-
-Floats = npt.NDArray[np.float64]
 
 # Below it a division by the width overflows: such an attribute is a constant.
 _SMALLEST_HALF_WIDTH = 1e-280

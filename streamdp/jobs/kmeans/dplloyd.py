@@ -14,15 +14,13 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
+from streamdp.arrays import Counts, Floats
 from streamdp.jobs.base import Meter
 from streamdp.jobs.kmeans.packing import STARTS, packed_centres
 from streamdp.jobs.kmeans.product import product_over_rows
 from streamdp.jobs.kmeans.rows import LATTICE, Rows, members
 from streamdp.jobs.kmeans.task import Outcome, Task
 from streamdp.privacy.noise import uniform_below
-
-Floats = npt.NDArray[np.float64]
-Counts = npt.NDArray[np.int64]
 
 # The rounds of McSherry's implementation in PINQ.
 PLAIN_ROUNDS = 5

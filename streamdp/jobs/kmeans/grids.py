@@ -6,8 +6,8 @@ from collections.abc import Callable
 from fractions import Fraction
 
 import numpy as np
-import numpy.typing as npt
 
+from streamdp.arrays import Floats
 from streamdp.jobs.kmeans.lloyd import (
     MAX_DISTANCES,
     MOST_ROUNDS,
@@ -28,8 +28,6 @@ from streamdp.jobs.kmeans.synopsis import (
 )
 from streamdp.jobs.kmeans.task import Outcome, Task
 from streamdp.jobs.kmeans.validity import best_by_validity
-
-Floats = npt.NDArray[np.float64]
 
 # Eq. 4.13 weighs the noise of all cells; with the insignificant ones gone, a finer grid is the better balance.
 PRUNED_THETA = 5

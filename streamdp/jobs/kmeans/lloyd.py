@@ -10,10 +10,10 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
+from streamdp.arrays import Floats
 from streamdp.jobs.kmeans.packing import STARTS, public_uniform
 from streamdp.jobs.kmeans.product import product
 
-Floats = npt.NDArray[np.float64]
 Labels = npt.NDArray[np.int64]
 
 MOST_ROUNDS = 50

@@ -9,11 +9,9 @@ from __future__ import annotations
 from functools import lru_cache
 
 import numpy as np
-import numpy.typing as npt
 
+from streamdp.arrays import Floats
 from streamdp.privacy.noise import InsecureSeededSource
-
-Floats = npt.NDArray[np.float64]
 
 STARTS = 30
 # Algorithm 12 leaves its number of trials open: a radius is too large when this many points a centre do not fit it.

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
+from streamdp.arrays import Floats
 
 # OpenBLAS starts threads beyond 2^18 multiplications.
 _QUIET = 1 << 18

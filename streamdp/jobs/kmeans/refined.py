@@ -16,14 +16,13 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
+from streamdp.arrays import Floats
 from streamdp.jobs.kmeans.dplloyd import add_to, count_weight, noisy_tallies
 from streamdp.jobs.kmeans.grids import PRUNED_THETA, pruned_outcome, pruned_synopsis
 from streamdp.jobs.kmeans.lloyd import nearest_points
 from streamdp.jobs.kmeans.rows import LATTICE, Rows, members
 from streamdp.jobs.kmeans.synopsis import Synopsis, eugkm_cells, side_for
 from streamdp.jobs.kmeans.task import Outcome, Task
-
-Floats = npt.NDArray[np.float64]
 
 SYNOPSIS_SHARE = Fraction(3, 5)
 # Offsets are clamped at this many standard deviations of the cluster's cells.

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from streamdp.arrays import Floats
 from streamdp.jobs.base import ParameterError
 from streamdp.jobs.kmeans.bounds import Bounds
 from streamdp.jobs.kmeans.product import product
@@ -23,7 +24,6 @@ LATTICE = 2**20
 # A block's columns stay in the processor's cache; memory never grows with rows times clusters.
 BLOCK = 8192
 
-Floats = npt.NDArray[np.float64]
 Labels = npt.NDArray[np.int64]
 
 

@@ -13,11 +13,10 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
+from streamdp.arrays import Floats
 from streamdp.jobs.base import Meter, ParameterError
 from streamdp.jobs.kmeans.bounds import Bounds
 from streamdp.jobs.kmeans.rows import Rows
-
-Floats = npt.NDArray[np.float64]
 
 MOST_CELLS = 2**20
 

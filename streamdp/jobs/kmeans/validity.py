@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
+from streamdp.arrays import Floats
 
 
 def ray_turi(centres: Floats, inertia: float, weight: float) -> float:

@@ -28,15 +28,13 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from streamdp.arrays import Floats, Integers
 from streamdp.jobs.base import ParameterError
 from streamdp.jobs.kmeans.bounds import Bounds, checked_bounds, declared_attributes
 from streamdp.jobs.kmeans.rows import as_table
 from streamdp.jobs.personalized.objective import perturbed_minimum
 from streamdp.jobs.personalized.session import Part, Session, pooled
 from streamdp.jobs.values import category, codes_of, column_of
-
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
 
 LATTICE = 2**8
 # Products of lattice values and weights, summed over so many rows, are exact in float64.

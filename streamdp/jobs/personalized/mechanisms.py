@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
-import numpy.typing as npt
 
+from streamdp.arrays import Floats
 from streamdp.jobs.base import ParameterError
 from streamdp.jobs.personalized.partition import (
     precision,
@@ -23,8 +23,6 @@ from streamdp.jobs.personalized.partition import (
 )
 from streamdp.jobs.personalized.preferences import Preferences
 from streamdp.jobs.personalized.releases import Release, finest_lattice, sampled, uniform, weighted
-
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)

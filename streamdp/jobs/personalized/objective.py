@@ -16,13 +16,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-import numpy.typing as npt
 from scipy.optimize import minimize
 from scipy.special import expit, ndtri
 
+from streamdp.arrays import Floats
 from streamdp.privacy.noise import NoiseSource, uniform_below
 
-Floats = npt.NDArray[np.float64]
 Loss = Callable[[Floats], tuple[Floats, Floats]]
 """Of scores: the loss, and its derivative."""
 

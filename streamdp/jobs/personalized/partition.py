@@ -14,7 +14,8 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
+from streamdp.arrays import Floats
+
 Part = tuple[int, int]
 """Levels from the first number up to, and without, the second."""
 

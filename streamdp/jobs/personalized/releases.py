@@ -22,12 +22,11 @@ from math import floor, gcd, lcm
 import numpy as np
 import numpy.typing as npt
 
+from streamdp.arrays import Integers
 from streamdp.jobs.personalized.preferences import Levels, Preferences
 from streamdp.privacy.mechanisms import noisy_sum, row_draws
 from streamdp.privacy.noise import LARGEST_SCALE, NoiseSource
 
-Integers = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 Tally = Callable[[Integers], Integers]
 """The sum over all rows of the row's weight times its vector, for weights of one integer a row."""
 

@@ -10,13 +10,12 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from streamdp.arrays import Floats
 from streamdp.jobs.base import SMALLEST_EPSILON
 from streamdp.jobs.personalized.mechanisms import Settings, releases_of
 from streamdp.jobs.personalized.preferences import Levels, Preferences
 from streamdp.jobs.personalized.releases import LevelMeter, Release, Tally
 from streamdp.privacy.noise import NoiseSource
-
-Floats = npt.NDArray[np.float64]
 
 
 class Estimate(NamedTuple):

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from streamdp.arrays import Floats
 from streamdp.jobs.base import Meter, ParameterError
 from streamdp.jobs.kmeans.bounds import Bounds, checked_bounds, declared_attributes
 from streamdp.jobs.kmeans.grids import PRUNED_THETA, pruned_outcome
@@ -24,7 +25,6 @@ from streamdp.jobs.kmeans.task import LARGEST_SIZE, Task
 from streamdp.jobs.personalized.session import Session
 from streamdp.jobs.values import floats_of, table_of
 
-Floats = npt.NDArray[np.float64]
 Range = tuple[float, float]
 
 LATTICE = 2**20

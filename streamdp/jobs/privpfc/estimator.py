@@ -12,6 +12,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from streamdp.arrays import Integers
 from streamdp.domain import OUTSIDE
 from streamdp.jobs.base import Estimator, Meter, ParameterError, checked_epsilon
 from streamdp.jobs.privpfc import table
@@ -21,8 +22,6 @@ from streamdp.jobs.privpfc.score import Progress
 from streamdp.jobs.privpfc.taxonomy import Taxonomy
 from streamdp.privacy.exact import as_fraction
 from streamdp.privacy.noise import NoiseSource
-
-Integers = npt.NDArray[np.int64]
 
 SMALLEST_SHARE = Fraction(1, 1000)
 

@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from streamdp.arrays import Integers
 from streamdp.domain import OUTSIDE
 from streamdp.jobs.privpfc.taxonomy import Taxonomy
 from streamdp.privacy.noise import NoiseSource, uniform_below
-
-Integers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)

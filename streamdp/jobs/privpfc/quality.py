@@ -21,9 +21,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
-import numpy.typing as npt
 
-Integers = npt.NDArray[np.int64]
+from streamdp.arrays import Integers
 
 LATTICE = 1024
 # From this many noise scales on, every loss of a table rounds to zero.

@@ -10,9 +10,8 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from streamdp.arrays import Integers
 from streamdp.jobs.privpfc.taxonomy import Taxonomy
-
-Integers = npt.NDArray[np.int64]
 
 _LARGEST_KEY = 2**62
 

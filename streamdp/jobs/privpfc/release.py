@@ -9,9 +9,10 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
+from streamdp.arrays import Integers
 from streamdp.jobs.base import Meter
+from streamdp.jobs.privpfc.grids import Grid, around, level_wise
 from streamdp.jobs.privpfc.histogram import ClassHistogram, with_total
-from streamdp.jobs.privpfc.pool import Grid, around, level_wise
 from streamdp.jobs.privpfc.quality import Quality
 from streamdp.jobs.privpfc.records import Records
 from streamdp.jobs.privpfc.score import Progress, scores_of
@@ -19,7 +20,6 @@ from streamdp.jobs.privpfc.taxonomy import Taxonomy
 from streamdp.privacy.noise import NoiseSource
 from streamdp.privacy.selection import exponential_mechanism, permute_and_flip
 
-Integers = npt.NDArray[np.int64]
 Mechanism = Callable[[Integers, Fraction, int, NoiseSource | None], int]
 
 SELECTIONS: dict[str, Mechanism] = {

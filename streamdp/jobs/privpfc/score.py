@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import numpy.typing as npt
 
-from streamdp.jobs.privpfc.pool import Grids
-from streamdp.jobs.privpfc.quality import LATTICE, Integers, Quality
+from streamdp.arrays import Integers
+from streamdp.jobs.privpfc.grids import Grids
+from streamdp.jobs.privpfc.quality import LATTICE, Quality
 from streamdp.jobs.privpfc.records import Records
 
 # How many cells a shared histogram may have: so many that it costs no more to sum up than a pass over the records.

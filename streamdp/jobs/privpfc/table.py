@@ -13,12 +13,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from streamdp.arrays import Integers
 from streamdp.domain import Attribute
 from streamdp.jobs.base import ParameterError
 from streamdp.jobs.privpfc.taxonomy import BINS_WITHIN_BOUNDS, Taxonomy
 from streamdp.jobs.values import codes_of, column_of, table_of
-
-Integers = npt.NDArray[np.int64]
 
 
 def columns_of(X: Any, width: int | None) -> tuple[list[str] | None, list[npt.NDArray[Any]]]:

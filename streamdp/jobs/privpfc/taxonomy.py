@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from streamdp.arrays import Codes
 from streamdp.domain import OUTSIDE, Attribute
 from streamdp.jobs.base import ParameterError
 from streamdp.jobs.values import attribute_codes, column_of
 
-Codes = npt.NDArray[np.int64]
 Tree = Mapping[str, Any] | Sequence[Any]
 
 # What a column given by its bounds alone is divided into at the finest level.

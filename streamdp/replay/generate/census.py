@@ -12,18 +12,9 @@ from itertools import product
 
 import numpy as np
 
+from streamdp.arrays import Integers
 from streamdp.replay.draws import Draws
-from streamdp.replay.generate.scenario import (
-    DELETE,
-    Integers,
-    Piece,
-    Scenario,
-    closed,
-    table,
-    times,
-    upsert,
-    write_lines,
-)
+from streamdp.replay.generate.scenario import DELETE, Piece, Scenario, closed, table, times, upsert, write_lines
 
 AGES, EDUCATIONS = 96, 12
 INCOMES = ("none", "low", "high")

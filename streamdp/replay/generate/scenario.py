@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
+from streamdp.arrays import Integers
 from streamdp.config import StreamConfig
 from streamdp.config.load import parse
 from streamdp.errors import ConfigurationError
@@ -23,7 +23,6 @@ FIRST_OPEN = 1_767_225_600_000
 DELETE = b',"op":"delete"}\n'
 _LINES_AT_ONCE = 200_000
 
-Integers = NDArray[np.int64]
 Piece = bytes | Mark
 """Whole lines, or a mark."""
 

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from streamdp.histograms.bands import Bands, Floats
+from streamdp.arrays import Floats
+from streamdp.histograms.bands import Bands
 
 _SPACING = 1 / 3
 """Of the grid of speeds, in logarithms; all that follows is in logarithms too, where it can be."""

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from streamdp.histograms import Counts
-from streamdp.histograms.bands import Bands, Floats
+from streamdp.arrays import Counts, Floats
+from streamdp.histograms.bands import Bands
 from streamdp.histograms.halves import halves_of
 from streamdp.histograms.post import integer_sums
 from streamdp.histograms.variance import Variance

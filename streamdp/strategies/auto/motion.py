@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from streamdp.histograms.bands import Bands, Floats
+from streamdp.arrays import Floats
+from streamdp.histograms.bands import Bands
 from streamdp.strategies.auto.drift import MOST_COUNTED
 
 _COEFFICIENTS = 128

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from streamdp.histograms.bands import Bands, Floats
+from streamdp.arrays import Floats
+from streamdp.histograms.bands import Bands
 from streamdp.histograms.variance import laplace_variances
 from streamdp.strategies.auto.estimate import Estimate
 from streamdp.strategies.auto.watch import Watch

@@ -7,8 +7,9 @@ from math import sqrt
 
 import numpy as np
 
-from streamdp.histograms import Counts, Laplace, Noisy, Statement
-from streamdp.histograms.bands import Bands, Floats, bands_of
+from streamdp.arrays import Counts, Floats
+from streamdp.histograms import Laplace, Noisy, Statement
+from streamdp.histograms.bands import Bands, bands_of
 from streamdp.histograms.post import integer_sums
 from streamdp.histograms.variance import laplace_variance
 from streamdp.privacy.noise import NoiseSource

@@ -9,9 +9,10 @@ from typing import Any, Unpack
 
 import numpy as np
 
+from streamdp.arrays import Counts, Floats
 from streamdp.errors import ConfigurationError
-from streamdp.histograms import Counts, Noisy
-from streamdp.histograms.bands import Floats, bands_of
+from streamdp.histograms import Noisy
+from streamdp.histograms.bands import bands_of
 from streamdp.histograms.variance import Variance, laplace_variance
 from streamdp.privacy.exact import as_fraction, to_text
 from streamdp.strategies.auto.estimate import Estimate

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtr
 
-from streamdp.histograms import Counts
-from streamdp.histograms.bands import Bands, Floats
+from streamdp.arrays import Counts, Floats
+from streamdp.histograms.bands import Bands
 from streamdp.privacy.exact import as_fraction, to_text
 from streamdp.privacy.noise import NoiseSource
 from streamdp.privacy.sparse_vector import SparseVector, noise_scales

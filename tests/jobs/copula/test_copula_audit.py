@@ -7,12 +7,12 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from streamdp.audit.monte_carlo import monte_carlo_lower_bound
 from streamdp.domain import Attribute
 from streamdp.jobs import Copula
 from streamdp.jobs.base import Meter
 from streamdp.jobs.copula.kendall import noisy_taus
 from streamdp.jobs.copula.mle import noisy_correlations
-from streamdp.privacy.audit.monte_carlo import monte_carlo_lower_bound
 from streamdp.privacy.noise import InsecureSeededSource, NoiseSource
 
 SAMPLE = 4

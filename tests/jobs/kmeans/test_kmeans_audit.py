@@ -7,9 +7,9 @@ from collections.abc import Hashable
 import numpy as np
 import pytest
 
+from streamdp.audit.monte_carlo import monte_carlo_lower_bound
 from streamdp.jobs import KMeans
 from streamdp.jobs.kmeans import METHODS
-from streamdp.privacy.audit.monte_carlo import monte_carlo_lower_bound
 from streamdp.privacy.noise import InsecureSeededSource, NoiseSource
 
 # Beside a crowd on the other side of the domain, one row is alone in its cluster, or its cluster is empty.

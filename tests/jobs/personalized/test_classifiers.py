@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from streamdp.audit.monte_carlo import monte_carlo_lower_bound
 from streamdp.jobs import ParameterError, Personalized
 from streamdp.jobs.kmeans.bounds import checked_bounds
 from streamdp.jobs.personalized import MECHANISMS, LinearSVM, LogisticRegression, Preferences
 from streamdp.jobs.personalized.classifiers import LATTICE, clipped, on_lattice
 from streamdp.jobs.personalized.objective import CURVATURES, LOSSES, calibrated
 from streamdp.jobs.personalized.releases import LevelMeter
-from streamdp.privacy.audit.monte_carlo import monte_carlo_lower_bound
 from streamdp.privacy.noise import InsecureSeededSource
 
 

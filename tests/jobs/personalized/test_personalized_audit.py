@@ -8,10 +8,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from streamdp.audit.monte_carlo import monte_carlo_lower_bound
 from streamdp.jobs import Personalized
 from streamdp.jobs.personalized import MECHANISMS, Histogram, Mean, Preferences
 from streamdp.jobs.personalized.releases import LevelMeter, sampled, uniform, weighted
-from streamdp.privacy.audit.monte_carlo import monte_carlo_lower_bound
 from streamdp.privacy.noise import InsecureSeededSource, NoiseSource
 
 CLASSES = (Fraction(1, 2), Fraction(3, 2), Fraction(4))

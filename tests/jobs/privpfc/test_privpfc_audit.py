@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from streamdp.audit.monte_carlo import monte_carlo_lower_bound
 from streamdp.domain import Attribute
 from streamdp.jobs import PrivPfC
 from streamdp.jobs.privpfc import Taxonomy
-from streamdp.jobs.privpfc.pool import level_wise
+from streamdp.jobs.privpfc.grids import level_wise
 from streamdp.jobs.privpfc.quality import Quality
 from streamdp.jobs.privpfc.records import Records
 from streamdp.jobs.privpfc.score import scores_of
-from streamdp.privacy.audit.monte_carlo import monte_carlo_lower_bound
 from streamdp.privacy.exact import as_fraction
 from streamdp.privacy.noise import InsecureSeededSource, NoiseSource
 

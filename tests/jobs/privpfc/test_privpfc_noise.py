@@ -10,11 +10,11 @@ import pytest
 
 import streamdp.jobs.privpfc.release as release_module
 import streamdp.privacy.mechanisms as mechanisms_module
+from streamdp.audit.monte_carlo import is_consistent
 from streamdp.domain import Attribute
 from streamdp.jobs import PrivPfC
 from streamdp.jobs.privpfc import Taxonomy
 from streamdp.jobs.privpfc.quality import Quality
-from streamdp.privacy.audit.monte_carlo import is_consistent
 from streamdp.privacy.exact import as_fraction
 from streamdp.privacy.noise import InsecureSeededSource, discrete_laplace
 from streamdp.privacy.selection import permute_and_flip

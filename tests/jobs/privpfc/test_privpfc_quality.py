@@ -12,7 +12,7 @@ import pytest
 
 from streamdp.domain import Attribute
 from streamdp.jobs.privpfc import Taxonomy
-from streamdp.jobs.privpfc.pool import level_wise
+from streamdp.jobs.privpfc.grids import level_wise
 from streamdp.jobs.privpfc.quality import LATTICE, Quality
 from streamdp.jobs.privpfc.records import Records
 from streamdp.jobs.privpfc.score import scores_of

@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from streamdp.privacy.audit.findings import Measurement
-from streamdp.privacy.audit.tracing import traced_loss
+from streamdp.arrays import Counts
+from streamdp.audit.findings import Measurement
+from streamdp.audit.tracing import traced_loss
 from streamdp.privacy.noise import NoiseSource
 
-Counts = npt.NDArray[np.int64]
 Series = list[Counts]
 
 EPSILON = Fraction(1)
@@ -183,8 +183,8 @@ def personalized(target: str) -> Measurement:
     The loss is in units of that user's own epsilon, by every mechanism but `sampling`, whose rows by class say what
     it costs to take part by chance.
     """
+    from streamdp.audit.by_class import CLASSES, MECHANISMS
     from streamdp.jobs import personalized as targets
-    from streamdp.privacy.audit.by_class import CLASSES, MECHANISMS
 
     bounds = ([0.0, -1.0], [10.0, 1.0])
     made: Mapping[str, Any] = {

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from streamdp.audit import by_class
+from streamdp.audit.catalogue import PERSONALISED, catalogue
+from streamdp.audit.findings import Finding, Verdict
 from streamdp.jobs.personalized import mechanisms
 from streamdp.privacy import mechanisms as laplace
-from streamdp.privacy.audit import by_class
-from streamdp.privacy.audit.catalogue import PERSONALISED, catalogue
-from streamdp.privacy.audit.findings import Finding, Verdict
 from streamdp.privacy.noise import discrete_laplace
 
 SUBJECTS = [subject for subject in catalogue() if subject.group == PERSONALISED]

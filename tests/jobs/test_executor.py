@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from streamdp.jobs import progress
-from streamdp.jobs.pool import JobFailed, Limits, SpawnExecutor
+from streamdp.jobs.executor import JobFailed, Limits, SpawnExecutor
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 

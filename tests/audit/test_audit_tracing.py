@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 import streamdp.strategies.auto.strategy as auto_module
+from streamdp.audit import traced
+from streamdp.audit.catalogue import TRACED, catalogue
+from streamdp.audit.findings import Finding, Verdict
+from streamdp.audit.tracing import traced_loss
 from streamdp.histograms.base import Noisy
 from streamdp.histograms.laplace import Laplace
-from streamdp.privacy.audit import traced
-from streamdp.privacy.audit.catalogue import TRACED, catalogue
-from streamdp.privacy.audit.findings import Finding, Verdict
-from streamdp.privacy.audit.tracing import traced_loss
 from streamdp.privacy.mechanisms import noisy_at_least, noisy_sum, row_draws
 from streamdp.privacy.noise import NoiseSource, uniform_below
 from streamdp.privacy.selection import exponential_mechanism, permute_and_flip

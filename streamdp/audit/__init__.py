@@ -4,12 +4,12 @@
 anything that can be run, from below. A black-box audit that finds nothing proves nothing.
 """
 
-from streamdp.privacy.audit.catalogue import catalogue
-from streamdp.privacy.audit.exact import case_loss, exact_loss, log_probability
-from streamdp.privacy.audit.findings import Finding, Measurement, Method, Subject, Verdict, run_audit
-from streamdp.privacy.audit.monte_carlo import LowerBound, clopper_pearson, monte_carlo_lower_bound
-from streamdp.privacy.audit.rules import Case, Noise, Rule, Step
-from streamdp.privacy.audit.search import Attack, growth, worst_loss
+from streamdp.audit.catalogue import catalogue
+from streamdp.audit.exact import case_loss, exact_loss, log_probability
+from streamdp.audit.findings import Finding, Measurement, Method, Subject, Verdict, run_audit
+from streamdp.audit.monte_carlo import LowerBound, clopper_pearson, monte_carlo_lower_bound
+from streamdp.audit.rules import Case, Noise, Rule, Step
+from streamdp.audit.search import Attack, growth, worst_loss
 
 __all__ = [
     "Attack",

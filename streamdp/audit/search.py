@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from streamdp.privacy.audit.exact import case_loss
-from streamdp.privacy.audit.rules import Case, Rule, Step
+from streamdp.audit.exact import case_loss
+from streamdp.audit.rules import Case, Rule, Step
 
 # In units of the query noise. Far enough that what the tails lack of a pure exponential is below 1e-6 of the loss.
 _HEIGHTS = (0, 1, 20)

@@ -15,8 +15,8 @@ from streamdp.engine import (
     Charge,
     Engine,
     JobFinished,
+    JobQueue,
     JobRequested,
-    Jobs,
     Plan,
     PointClosed,
     Publish,
@@ -24,7 +24,7 @@ from streamdp.engine import (
     StartJob,
     StopJob,
 )
-from streamdp.job import FAILED, Job
+from streamdp.engine.job import FAILED, Job
 from streamdp.privacy import InsecureSeededSource, Ledger
 from streamdp.privacy import ledger as ledgers
 from streamdp.result_messages import pack
@@ -51,7 +51,7 @@ class Machine:
             budget=self.ledger,
             topics=TOPICS,
             horizon=horizon,
-            jobs=Jobs(**settings),
+            jobs=JobQueue(**settings),
         )
 
     def ask(self, job_id: str | None = "a", epsilon: Fraction | None = TENTH, **more) -> None:

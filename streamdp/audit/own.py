@@ -12,13 +12,13 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
+from streamdp.audit.exact import log_at_least, log_density
+from streamdp.audit.findings import Measurement, Method
+from streamdp.audit.monte_carlo import is_consistent, monte_carlo_lower_bound
+from streamdp.audit.rules import Noise, Rule
+from streamdp.audit.search import worst_loss
 from streamdp.privacy import noise, selection
 from streamdp.privacy import sparse_vector as technique
-from streamdp.privacy.audit.exact import log_at_least, log_density
-from streamdp.privacy.audit.findings import Measurement, Method
-from streamdp.privacy.audit.monte_carlo import is_consistent, monte_carlo_lower_bound
-from streamdp.privacy.audit.rules import Noise, Rule
-from streamdp.privacy.audit.search import worst_loss
 
 EPSILON = Fraction(1)
 SEED = 20170601

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import pytest
 
-from streamdp.privacy.audit import Noise, Rule, growth, worst_loss
+from streamdp.audit import Noise, Rule, growth, worst_loss
 from streamdp.privacy.sparse_vector import noise_scales
 
 
@@ -68,7 +68,7 @@ def test_without_a_cut_the_loss_grows_and_with_one_it_stays() -> None:
 
 
 def test_the_attack_it_reports_has_the_loss_it_reports() -> None:
-    from streamdp.privacy.audit import case_loss
+    from streamdp.audit import case_loss
 
     rule = printed(2, 8, 2)
     attack = worst_loss(rule, 1)

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from fractions import Fraction
 
-from streamdp.privacy.audit import by_class, own, traced
-from streamdp.privacy.audit.findings import Measurement, Subject, Verdict
-from streamdp.privacy.audit.rules import Noise, Rule
-from streamdp.privacy.audit.search import growth, worst_loss
+from streamdp.audit import by_class, own, traced
+from streamdp.audit.findings import Measurement, Subject, Verdict
+from streamdp.audit.rules import Noise, Rule
+from streamdp.audit.search import growth, worst_loss
 
 CLAIM = 1.0
 LENGTHS = (8, 16, 32, 64)

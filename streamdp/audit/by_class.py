@@ -10,10 +10,10 @@ from fractions import Fraction
 
 import numpy as np
 
-from streamdp.privacy.audit.exact import log_density
-from streamdp.privacy.audit.findings import Measurement
-from streamdp.privacy.audit.own import SEED, TRIALS, follows
-from streamdp.privacy.audit.rules import Noise
+from streamdp.audit.exact import log_density
+from streamdp.audit.findings import Measurement
+from streamdp.audit.own import SEED, TRIALS, follows
+from streamdp.audit.rules import Noise
 from streamdp.privacy.noise import InsecureSeededSource
 
 CLASSES = {"strict": Fraction(1, 20), "normal": Fraction(3, 10), "open": Fraction(1)}

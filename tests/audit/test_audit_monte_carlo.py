@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from streamdp.privacy.audit import clopper_pearson, monte_carlo_lower_bound
-from streamdp.privacy.audit.monte_carlo import is_consistent
+from streamdp.audit import clopper_pearson, monte_carlo_lower_bound
+from streamdp.audit.monte_carlo import is_consistent
 from streamdp.privacy.noise import InsecureSeededSource, NoiseSource, discrete_laplace, uniform_below
 
 

@@ -13,11 +13,9 @@ from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
-from streamdp.privacy.audit.rules import Case, Noise, Rule, Step, check_output
-
-Array = npt.NDArray[np.float64]
+from streamdp.arrays import Floats
+from streamdp.audit.rules import Case, Noise, Rule, Step, check_output
 
 LONGEST_ENUMERATION = 12
 _NEGLIGIBLE = math.log(1e-16)
@@ -151,7 +149,7 @@ def _log_left_out(rule: Rule, case: Case, reach: float, scale: float) -> float:
     return float(-reach / scale + np.logaddexp(left[0], right[0]) + constant)
 
 
-def _log_factors(rule: Rule, case: Case, rho: Array) -> tuple[Array, Array, float]:
+def _log_factors(rule: Rule, case: Case, rho: Floats) -> tuple[Floats, Floats, float]:
     """Logs of the product of the "below" factors, of the "above" factors, and of the constant densities of values."""
     below = np.zeros_like(rho)
     above = np.zeros_like(rho)
@@ -179,7 +177,7 @@ def _log_factors(rule: Rule, case: Case, rho: Array) -> tuple[Array, Array, floa
     return below, above, constant
 
 
-def log_at_least(noise: Noise, x: Array) -> Array:
+def log_at_least(noise: Noise, x: Floats) -> Floats:
     """The log of P(noise >= x)."""
     if noise.scale == 0:
         return np.where(x <= 0, 0.0, -np.inf)
@@ -194,21 +192,21 @@ def log_at_least(noise: Noise, x: Array) -> Array:
     return np.where(x >= 0, tail, np.log1p(-np.exp(tail)))
 
 
-def log_less(noise: Noise, x: Array) -> Array:
+def log_less(noise: Noise, x: Floats) -> Floats:
     """The log of P(noise < x)."""
     if noise.scale == 0:
         return np.where(x > 0, 0.0, -np.inf)
     return log_at_least(noise, (1 - x) if noise.discrete else -x)
 
 
-def log_density(noise: Noise, x: Array) -> Array:
+def log_density(noise: Noise, x: Floats) -> Floats:
     """The log of the probability (discrete) or the density (continuous) of a positive scale's noise at x."""
     width = float(noise.scale)
     normaliser = -math.log(math.tanh(1 / (2 * width))) if noise.discrete else math.log(2 * width)
     return -np.abs(x) / width - normaliser
 
 
-def _log_integrand(rule: Rule, case: Case, rho: Array) -> Array:
+def _log_integrand(rule: Rule, case: Case, rho: Floats) -> Floats:
     below, above, constant = _log_factors(rule, case, rho)
     return log_density(rule.threshold_noise, rho) + below + above + constant
 
@@ -219,7 +217,7 @@ def _sum(rule: Rule, case: Case, reach: int) -> float:
     return _log_sum(_log_integrand(rule, case, np.arange(-reach, reach + 1, dtype=np.float64)))
 
 
-def _log_sum(logs: Array) -> float:
+def _log_sum(logs: Floats) -> float:
     top = float(np.max(logs))
     return top if top == -math.inf else top + math.log(float(np.sum(np.exp(logs - top))))
 
@@ -255,7 +253,7 @@ def _integral(rule: Rule, case: Case, reach: int, kinks: list[float]) -> float:
     return _log_sum(np.array(done))
 
 
-def _panels(rule: Rule, case: Case, low: Array, high: Array) -> Array:
+def _panels(rule: Rule, case: Case, low: Floats, high: Floats) -> Floats:
     half = (high - low) / 2
     points = (low + high)[:, None] / 2 + half[:, None] * _NODES
     logs = _log_integrand(rule, case, points.ravel()).reshape(points.shape)

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from streamdp.privacy.audit import Noise, Rule, Step, case_loss, exact_loss, log_probability, worst_loss
-from streamdp.privacy.audit.exact import log_at_least, log_density, log_less
+from streamdp.audit import Noise, Rule, Step, case_loss, exact_loss, log_probability, worst_loss
+from streamdp.audit.exact import log_at_least, log_density, log_less
 
 
 def continuous(threshold_scale: float, query_scale: float, positives: int | None = None, **options: object) -> Rule:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from streamdp.config import StreamConfig
 from streamdp.daemon import steps
-from streamdp.daemon.preferences import PreferenceDesk
+from streamdp.daemon.preferences import PreferenceTable
 from streamdp.engine import (
     Action,
     CancelRequested,
@@ -29,10 +29,10 @@ from streamdp.engine import (
     StopJob,
     Topics,
 )
-from streamdp.job import Job
+from streamdp.engine.job import Job
 from streamdp.jobs import worker
 from streamdp.jobs.catalogue import KINDS
-from streamdp.jobs.pool import JobFailed, JobFuture, Limits, SpawnExecutor
+from streamdp.jobs.executor import JobFailed, JobFuture, Limits, SpawnExecutor
 from streamdp.jobs.request import Rules, read_request
 from streamdp.journal import JobsCommit, Journal
 from streamdp.population import Population, relevel, write_snapshot
@@ -48,7 +48,7 @@ REQUEST_BYTES_AT_ONCE = 1 << 20
 READ_SECONDS = 0.05
 
 
-class JobDesk:
+class JobRunner:
     """Requests, snapshots and workers of one stream. Jobs that a crash interrupted start again with `resume`."""
 
     def __init__(
@@ -57,7 +57,7 @@ class JobDesk:
         journal: Journal,
         target: Transport,
         engine: Engine,
-        preferences: PreferenceDesk | None = None,
+        preferences: PreferenceTable | None = None,
     ) -> None:
         self._journal, self._engine, self._preferences = journal, engine, preferences
         self._directory = config.snapshot_path

@@ -18,12 +18,11 @@ from fractions import Fraction
 from typing import Any, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
+from streamdp.arrays import Floats
 from streamdp.privacy.noise import InsecureSeededSource, NoiseSource, uniform_below
 from streamdp.privacy.queries import Comparison, NoisySum, Query, RowDraws, Selection, ThresholdNoise
 
-Floats = npt.NDArray[np.float64]
 Data = TypeVar("Data")
 
 # Draws for rows come in blocks of this size: the draws of the first rows are the same whether one more row follows.

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from streamdp.audit import Finding, Measurement, Method, Subject, Verdict, catalogue, own
 from streamdp.privacy import mechanisms, noise, selection, sparse_vector
-from streamdp.privacy.audit import Finding, Measurement, Method, Subject, Verdict, catalogue, own
 
 
 def verdict_of(name: str) -> Finding:

@@ -18,8 +18,8 @@ from typing import Any, Protocol
 from streamdp import result_messages
 from streamdp.engine.actions import Action, Charge, Publish, SaveJob, StartJob, StopJob
 from streamdp.engine.events import CancelRequested, JobFinished, JobRequested
+from streamdp.engine.job import FAILED, Job, owner_of
 from streamdp.engine.topics import Topics
-from streamdp.job import FAILED, Job, owner_of
 from streamdp.privacy import ledger
 from streamdp.privacy.exact import decimal_text, to_text
 
@@ -32,7 +32,7 @@ class Budget(Protocol):
     def amounts(self, epsilon: Fraction) -> tuple[Fraction, ...]: ...
 
 
-class Jobs:
+class JobQueue:
     """Every job of one stream that may still cause something.
 
     `known` are the ids of all jobs ever admitted: an id is charged once, and "." and "_" are the same in it. `jobs` are

@@ -5,7 +5,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from streamdp.jobs.privpfc.pool import around, level_wise
+from streamdp.jobs.privpfc.grids import around, level_wise
 from streamdp.privacy.noise import InsecureSeededSource
 
 NODES = [(1, 2, 4), (1, 3), (1,), (1, 2, 5, 9)]
