@@ -26,14 +26,12 @@ from strategies_report import AUTO, Cell, Results, Setting, passed, plot, tables
 from strategies_traces import QUICK, Source, digest, held_out, sources
 
 from streamdp.cli._progress import Progress
-from streamdp.config.histograms import HORIZON_ONLY, WINDOW_ONLY
 from streamdp.errors import ConfigurationError
 from streamdp.replay.compare import plain, spread_of
 from streamdp.replay.truth import Truth
 from streamdp.replay.tune.search import Effort, Search, error_of
-from streamdp.replay.tune.space import space_of
 from streamdp.replay.tune.trials import Trials
-from streamdp.strategies import STRATEGIES
+from streamdp.strategies import STRATEGIES, Conditions, strategies_for
 
 EPSILONS = ("0.1", "1")
 WINDOWS = (None, 20, 100)
@@ -50,8 +48,7 @@ def effort_for(truth: Truth, quick: bool) -> Effort:
 
 
 def kinds_for(setting: Setting) -> list[str]:
-    excluded = WINDOW_ONLY if setting.window is None else HORIZON_ONLY
-    return [kind for kind in STRATEGIES if kind not in excluded]
+    return strategies_for("horizon" if setting.window is None else "window")
 
 
 def arguments_for(kind: str, truth: Truth, setting: Setting) -> dict[str, Any]:
@@ -69,7 +66,8 @@ def arguments_for(kind: str, truth: Truth, setting: Setting) -> dict[str, Any]:
 
 def measure(trials: Trials, truth: Truth, setting: Setting, kind: str, effort: Effort) -> Cell:
     arguments = arguments_for(kind, truth, setting)
-    found = Search(trials, arguments, effort).best(space_of(kind, arguments, truth))
+    conditions = Conditions(arguments["epsilon"], truth.shape, arguments["horizon"], arguments["window"])
+    found = Search(trials, arguments, effort).best(STRATEGIES[kind].tuning_space(conditions, truth))
     errors = [outcome.absolute for outcome in found.reporting]
     return {
         "absolute": error_of(found.reporting),

@@ -11,11 +11,12 @@ from typing import Any
 from streamdp.config.attributes import AttributeSection, HistogramAttribute
 from streamdp.config.build import build_domain, build_view, output_topics, shares, strategy_arguments
 from streamdp.config.faults import Fault
-from streamdp.config.histograms import HORIZON_ONLY, WINDOW_ONLY, HistogramSection
+from streamdp.config.histograms import HistogramSection
 from streamdp.config.sections import Jobs, Privacy
-from streamdp.config.values import exact_text
 from streamdp.errors import ConfigurationError
-from streamdp.strategies import make_strategy
+from streamdp.fields import exact_text
+from streamdp.strategies import STRATEGIES, WrongParameter, make_strategy, strategies_for
+from streamdp.strategies.description import Guarantee
 
 MOST_CELLS = 2**24
 
@@ -104,7 +105,6 @@ def _histogram_faults(sections: Mapping[str, Any]) -> Iterator[Fault]:
             yield Fault(f"{path}.name", f"found {histogram.name!r} {names[histogram.name]} times; give each name once")
         if total == 1 and histogram.share is None:
             yield Fault(f"{path}.share", "missing, and the others leave nothing; lower theirs")
-        yield from _span_faults(path, histogram, privacy)
         yield from _strategy_faults(path, histogram, sections["domain"], privacy, share_of.get(histogram.name))
 
 
@@ -170,31 +170,16 @@ def _attribute_faults(path: str, attributes: list[HistogramAttribute], domain: A
 
 
 def _guarantee_faults(path: str, strategy: str | None, privacy: Privacy | None) -> Iterator[Fault]:
-    if privacy is None:
+    if privacy is None or strategy not in STRATEGIES:
         return
-    if strategy in HORIZON_ONLY and privacy.horizon is None:
+    given: Guarantee = "horizon" if privacy.window is None else "window"
+    able = STRATEGIES[strategy].guarantees
+    if given not in able:
         yield Fault(
             f"{path}.strategy",
-            f"found {strategy!r}, which works towards a privacy.horizon; with privacy.window give one of dsat_w, bd,"
-            " ba, fixed, baseline",
+            f"found {strategy!r}, which is for a privacy.{' or '.join(able)}; with privacy.{given} give one of"
+            f" {', '.join(strategies_for(given))}",
         )
-    if strategy in WINDOW_ONLY and privacy.window is None:
-        yield Fault(
-            f"{path}.strategy",
-            f"found {strategy!r}, which is for a privacy.window (w-event); with privacy.horizon give one of dsat, dsft,"
-            " fixed, baseline",
-        )
-
-
-def _span_faults(path: str, histogram: HistogramSection, privacy: Privacy | None) -> Iterator[Fault]:
-    if privacy is None:
-        return
-    span, word = (privacy.window, "window") if privacy.horizon is None else (privacy.horizon, "horizon")
-    assert span is not None  # the section's own check
-    for key in ("releases", "interval"):
-        value = getattr(histogram.parameters, key, 1)
-        if value > span:
-            yield Fault(f"{path}.parameters.{key}", f"found {value}; give at most the privacy.{word}, {span}")
 
 
 def _strategy_faults(
@@ -212,10 +197,11 @@ def _strategy_faults(
             f"found {view.cells:,} cells; give fewer attributes or coarser bins: at most {MOST_CELLS:,} cells",
         )
         return
-    told = [*_guarantee_faults(path, histogram.strategy, privacy), *_span_faults(path, histogram, privacy)]
-    if privacy is None or not share or told:
+    if privacy is None or not share or any(_guarantee_faults(path, histogram.strategy, privacy)):
         return
     try:
         make_strategy(**strategy_arguments(histogram, view, privacy, share))
+    except WrongParameter as error:
+        yield Fault(f"{path}.parameters.{error.name}", error.message)
     except ConfigurationError as error:
         yield Fault(f"{path}.parameters", str(error))

@@ -6,11 +6,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from streamdp.config.section import Section
 from streamdp.domain import Attribute, Axis
+from streamdp.fields import Settings
 
 
-class Categorical(Section):
+class Categorical(Settings):
     """Text out of a fixed list."""
 
     type: Literal["categorical"]
@@ -29,7 +29,7 @@ class Categorical(Section):
         return self
 
 
-class Integer(Section):
+class Integer(Settings):
     """Whole numbers from `low` to `high`, or between `edges`."""
 
     type: Literal["integer"]
@@ -56,7 +56,7 @@ class Integer(Section):
         return self
 
 
-class Real(Section):
+class Real(Settings):
     """Numbers from `low` to `high`, both inclusive, or between `edges`."""
 
     type: Literal["real"]
@@ -85,7 +85,7 @@ class Real(Section):
 AttributeSection = Annotated[Categorical | Integer | Real, Field(discriminator="type")]
 
 
-class HistogramAttribute(Section):
+class HistogramAttribute(Settings):
     """One attribute of a histogram, perhaps coarser than in the domain; the name alone takes it as it is."""
 
     name: str

@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import Any
 
 from streamdp.config.attributes import AttributeSection
-from streamdp.config.histograms import HistogramSection, parameters_given
+from streamdp.config.histograms import HistogramSection
 from streamdp.config.sections import Output, Privacy, Stream
 from streamdp.domain import Domain, View
 
@@ -44,7 +44,7 @@ def strategy_arguments(histogram: HistogramSection, view: View, privacy: Privacy
         "horizon": privacy.horizon,
         "window": privacy.window,
         "sensitivity": privacy.records_per_user,
-        "parameters": parameters_given(histogram),
+        "parameters": histogram.parameters_given(),
         "method": histogram.method,
         "post": tuple(histogram.post),
     }

@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from streamdp.config.attributes import Categorical, HistogramAttribute, Integer, Real
-from streamdp.config.histograms import AdaptiveParameters, Baseline, DistanceParameters, FixedParameters
+from streamdp.config.histograms import DEFAULT, Histogram
 from streamdp.config.may_change import MAY_CHANGE, WORDS
 from streamdp.config.observe import Observe
 from streamdp.config.preferences import Preferences
@@ -29,6 +29,7 @@ from streamdp.config.sections import (
 )
 from streamdp.config.show import toml_value
 from streamdp.config.stream import StreamConfig
+from streamdp.strategies import STRATEGIES
 
 INTRODUCTION = """\
 # Configuration
@@ -46,20 +47,12 @@ This page is generated from the types in `streamdp/config/`, by
 `python -m streamdp.config.document > docs/configuration.md`.
 """
 
-STRATEGIES = """\
-### Which strategy
-
-| strategy | releases | guarantee | parameters |
-|---|---|---|---|
-| `auto` (the default) | when a fresh release is worth more than waiting | horizon or window | none |
-| `baseline` | at every point | horizon or window | none |
-| `fixed` | every `interval` points | horizon or window | `[histogram.parameters]` for `fixed` |
-| `dsft` | when the counts have moved past a fixed threshold | horizon | for `dsft` |
-| `dsat` | the same, with a threshold that adapts so that the releases last | horizon | for `dsat` and `dsat_w` |
-| `dsat_w` | the same, for ever | window | for `dsat` and `dsat_w` |
-| `bd` | when they changed; each gets half of what the window has left | window | none |
-| `ba` | when they changed; each absorbs what earlier points left unused | window | none |
-"""
+_PARAMETERS = [
+    (model, [kind for kind, strategy in STRATEGIES.items() if strategy.parameters_type is model])
+    for model in dict.fromkeys(strategy.parameters_type for strategy in STRATEGIES.values())
+    if model.model_fields
+]
+"""The models of parameters, and whose they are."""
 
 # Every table, in the order of the page: its heading, its name in `MAY_CHANGE`, and what it is typed by.
 TABLES: tuple[tuple[str, str, type[BaseModel]], ...] = (
@@ -70,11 +63,9 @@ TABLES: tuple[tuple[str, str, type[BaseModel]], ...] = (
     ("[time]", "time", Time),
     ("[privacy]", "privacy", Privacy),
     ("[privacy.preferences]", "privacy.preferences", Preferences),
-    ("[[histogram]]", "histogram", Baseline),
+    ("[[histogram]]", "histogram", Histogram),
     ("[[histogram]], an entry of attributes", "histogram.attributes", HistogramAttribute),
-    ("[histogram.parameters] for fixed", "histogram.parameters", FixedParameters),
-    ("[histogram.parameters] for dsft", "histogram.parameters", DistanceParameters),
-    ("[histogram.parameters] for dsat and dsat_w", "histogram.parameters", AdaptiveParameters),
+    *((f"[histogram.parameters] for {' and '.join(kinds)}", "histogram.parameters", m) for m, kinds in _PARAMETERS),
     ("[input]", "input", Input),
     ("[input.log] and [output.log]", "input.log", LogDirectory),
     ("[output]", "output", Output),
@@ -102,8 +93,8 @@ def _overview() -> Iterator[str]:
 def _table(heading: str, prefix: str, model: type[BaseModel]) -> Iterator[str]:
     yield f"## `{heading}`"
     yield ""
-    if model is Baseline:
-        yield STRATEGIES
+    if model is Histogram:
+        yield from _strategies()
     else:
         yield " ".join((model.__doc__ or "").split())
         yield ""
@@ -111,15 +102,28 @@ def _table(heading: str, prefix: str, model: type[BaseModel]) -> Iterator[str]:
     yield "|---|---|---|---|---|"
     schema = model.model_json_schema()
     for name, setting in schema["properties"].items():
-        if model is Baseline and name == "strategy":
+        if model is Histogram and name == "strategy":
             yield '| `strategy` | one of the above | `"auto"` | no | Who decides when to release. |'
-        elif model is Baseline and name == "parameters":
+        elif model is Histogram and name == "parameters":
             yield "| `parameters` | table | | no | The parameters of the strategy, see below. |"
         else:
             needed = name in schema.get("required", ())
             default = "needed" if needed else _default(setting.get("default"))
             meaning = " ".join(setting["description"].split())
             yield f"| `{name}` | {_kind(setting)} | {default} | {_may_change(f'{prefix}.{name}')} | {meaning} |"
+    yield ""
+
+
+def _strategies() -> Iterator[str]:
+    yield "### Which strategy"
+    yield ""
+    yield "| strategy | releases | guarantee | parameters |"
+    yield "|---|---|---|---|"
+    for kind, strategy in STRATEGIES.items():
+        name = f"`{kind}` (the default)" if kind == DEFAULT else f"`{kind}`"
+        alike = [kinds for model, kinds in _PARAMETERS if model is strategy.parameters_type]
+        parameters = f"`[histogram.parameters]` for {' and '.join(alike[0])}" if alike else "none"
+        yield f"| {name} | {strategy.summary} | {' or '.join(strategy.guarantees)} | {parameters} |"
     yield ""
 
 

@@ -60,24 +60,7 @@ MAY_CHANGE: dict[str, Kind] = {
     "histogram.method": "fixed",
     "histogram.post": "fixed",
     "histogram.strategy": "fixed",
-    "histogram.parameters.interval": "fixed",
-    "histogram.parameters.releases": "fixed",
-    "histogram.parameters.threshold": "fixed",
-    "histogram.parameters.threshold_fraction": "fixed",
-    "histogram.parameters.expected_users": "fixed",
-    "histogram.parameters.decision_ratio": "fixed",
-    "histogram.parameters.groups": "fixed",
-    "histogram.parameters.controller": "fixed",
-    "histogram.parameters.kp": "fixed",
-    "histogram.parameters.ki": "fixed",
-    "histogram.parameters.kd": "fixed",
-    "histogram.parameters.integral_window": "fixed",
-    "histogram.parameters.set_point": "fixed",
-    "histogram.parameters.scale": "fixed",
-    "histogram.parameters.burn_in": "fixed",
-    "histogram.parameters.threshold_low": "fixed",
-    "histogram.parameters.threshold_high": "fixed",
-    "histogram.parameters.dead_band": "fixed",
+    "histogram.parameters": "fixed",
     "input.topics": "fixed",
     # Who a user is: one person under two names would hold twice the records.
     "input.user": "fixed",
@@ -148,7 +131,9 @@ def setting_names(model: type[BaseModel] = StreamConfig, prefix: str = "") -> It
     """The dotted names of every setting there is; of the entries of a list or of named tables, without their names."""
     for name, field in model.model_fields.items():
         tables = list(_tables(field.annotation))
-        if tables:
+        if prefix + name in MAY_CHANGE:
+            yield prefix + name
+        elif tables:
             for table in tables:
                 yield from setting_names(table, f"{prefix}{name}.")
         else:

@@ -6,7 +6,7 @@ from typing import Annotated, Any, NamedTuple
 
 from pydantic import Field, PlainSerializer, PlainValidator, WithJsonSchema, model_validator
 
-from streamdp.config.section import Section
+from streamdp.fields import Settings
 
 LOOPBACK = "127.0.0.1"
 # A listener. A browser opens six connections, Prometheus and a probe one each. Three listeners full of strangers stay
@@ -46,7 +46,7 @@ Listen = Annotated[
 ]
 
 
-class Observe(Section):
+class Observe(Settings):
     """What the daemon shows of itself (docs/metrics.md, docs/operations.md). Nothing listens unless it is named here,
     so that two daemons on one machine do not clash; `9464`, a port alone, means `"127.0.0.1:9464"`."""
 

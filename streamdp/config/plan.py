@@ -10,7 +10,7 @@ from streamdp.config.histograms import HistogramSection
 from streamdp.config.stream import StreamConfig
 from streamdp.domain import View
 from streamdp.privacy.levels import Level
-from streamdp.strategies.auto import busy_share, cell_share, largest_share
+from streamdp.strategies import STRATEGIES, Outline
 
 
 @dataclass(frozen=True)
@@ -36,10 +36,7 @@ class HistogramPlan:
     method: str
     share: Fraction
     epsilon: Fraction
-    decisions: Fraction
-    """What deciding when to release costs."""
-    releases: int
-    """The most releases in the horizon, or in any window."""
+    outline: Outline
     range_cells: int
     best: Noise
     """The release with the most epsilon; the same as `worst` where all get the same."""
@@ -86,14 +83,11 @@ def plan(config: StreamConfig) -> StreamPlan:
 
 def _histogram_plan(config: StreamConfig, histogram: HistogramSection, view: View) -> HistogramPlan:
     epsilon = config.epsilon * config.share(histogram)
-    span = config.horizon or config.window or 0
-    decisions, releases, largest, smallest = _budget(histogram, epsilon, span, config.window is not None, view)
+    outline = STRATEGIES[histogram.strategy].outline(histogram.parameters, config.conditions(histogram, view))
     range_cells = (view.cells + 1) // 2
 
-    of_cells = cell_share(view.shape) if histogram.strategy == "auto" else 1
-
     def noise(spent: Fraction) -> Noise:
-        scale = config.records_per_user / (spent * of_cells)
+        scale = config.records_per_user / (spent * outline.cell_share)
         return Noise(spent, scale, expected_error(scale), expected_sum_error(scale, range_cells))
 
     return HistogramPlan(
@@ -103,40 +97,11 @@ def _histogram_plan(config: StreamConfig, histogram: HistogramSection, view: Vie
         method=histogram.method,
         share=config.share(histogram),
         epsilon=epsilon,
-        decisions=decisions,
-        releases=releases,
+        outline=outline,
         range_cells=range_cells,
-        best=noise(largest),
-        worst=noise(smallest),
+        best=noise(outline.largest),
+        worst=noise(outline.smallest),
     )
-
-
-def _budget(
-    histogram: HistogramSection, epsilon: Fraction, span: int, returns: bool, view: View
-) -> tuple[Fraction, int, Fraction, Fraction]:
-    """For decisions; the most releases; the most and the least that one of them gets."""
-    match histogram.strategy:
-        case "auto":
-            smallest = busy_share(epsilon, span, returns, view.shape)
-            return Fraction(0), span, largest_share(epsilon, span, returns), smallest
-        case "baseline":
-            return Fraction(0), span, epsilon / span, epsilon / span
-        case "fixed":
-            releases = ceil(Fraction(span, histogram.parameters.interval))
-            return Fraction(0), releases, epsilon / releases, epsilon / releases
-        case "bd":
-            # Each takes half of what the window has left, until less than a millionth (2**-20) of epsilon is.
-            releases = min(span, 19)
-            return epsilon / 2, releases, epsilon / 4, epsilon / 2 ** (releases + 1)
-        case "ba":
-            return epsilon / 2, span, epsilon / 2, epsilon / (2 * span)
-        case "dsft" | "dsat" | "dsat_w":
-            releases, ratio = histogram.parameters.releases, histogram.parameters.decision_ratio
-            # A finite horizon with one release decides nothing; a window always may have to.
-            only_one = releases == 1 and histogram.strategy != "dsat_w"
-            decisions = Fraction(0) if only_one else epsilon * ratio / (1 + ratio)
-            each = (epsilon - decisions) / releases
-            return decisions, releases, each, each
 
 
 def expected_error(scale: Fraction) -> float:

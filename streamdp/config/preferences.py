@@ -6,12 +6,11 @@ from typing import Annotated
 
 from pydantic import Field, model_validator
 
-from streamdp.config.section import Section
-from streamdp.config.values import Name, PositiveExact, Topic, exact_text
+from streamdp.fields import Name, PositiveExact, Settings, Topic, exact_text
 from streamdp.privacy.levels import MOST_LEVELS, Level
 
 
-class Preferences(Section):
+class Preferences(Settings):
     """Every user with their own epsilon (docs/personalized.md), from a **public** table that does not depend on who is
     present. A user without an entry has the strictest level."""
 

@@ -10,9 +10,8 @@ from typing import Any
 from streamdp.config.observe import MAX_CONNECTIONS
 from streamdp.config.plan import HistogramPlan, Noise, StreamPlan
 from streamdp.config.stream import StreamConfig
-from streamdp.config.values import exact_text
+from streamdp.fields import exact_text
 from streamdp.privacy.exact import decimal_text
-from streamdp.strategies.auto import WATCH_SHARE, first_share, longest_silence
 
 _UNITS = (("day", 86_400_000), ("hour", 3_600_000), ("minute", 60_000), ("second", 1_000), ("millisecond", 1))
 
@@ -56,8 +55,8 @@ def as_json(plan: StreamPlan) -> dict[str, Any]:
                 "method": histogram.method,
                 "share": exact_text(histogram.share),
                 "epsilon": exact_text(histogram.epsilon),
-                "epsilon_for_decisions": exact_text(histogram.decisions),
-                "most_releases": histogram.releases,
+                "epsilon_for_decisions": exact_text(histogram.outline.decisions),
+                "most_releases": histogram.outline.releases,
                 "range_cells": histogram.range_cells,
                 "best_release": _noise_json(histogram.best, histogram),
                 "worst_release": _noise_json(histogram.worst, histogram),
@@ -149,37 +148,17 @@ def _histogram_sentences(histogram: HistogramPlan, plan: StreamPlan) -> Iterator
         f" {_percent(histogram.share)} of epsilon, {decimal_text(histogram.epsilon)}."
     )
     within = "in all" if plan.config.horizon is not None else f"in any {_count(plan.span, 'point')}"
-    decisions = f"; deciding costs {decimal_text(histogram.decisions)}" if histogram.decisions else ""
+    outline = histogram.outline
+    decisions = f"; deciding costs {decimal_text(outline.decisions)}" if outline.decisions else ""
     if histogram.best == histogram.worst:
-        each = f"each with epsilon {decimal_text(histogram.best.epsilon)}"
-    elif histogram.strategy == "auto":
-        each = (
-            f"with epsilon between about {_figure_of(histogram.worst)} each when the counts never rest and"
-            f" {_figure_of(histogram.best)} when they do"
-        )
+        each = f"each with epsilon {decimal_text(outline.largest)}"
     else:
-        each = (
-            f"with epsilon between {decimal_text(histogram.worst.epsilon)} when the window is busy and"
-            f" {decimal_text(histogram.best.epsilon)} when it was quiet"
+        each = outline.between or (
+            f"with epsilon between {decimal_text(outline.smallest)} when the window is busy and"
+            f" {decimal_text(outline.largest)} when it was quiet"
         )
-    yield f"At most {_count(histogram.releases, 'release')} {within}, {each}{decisions}."
-    if histogram.strategy == "auto":
-        watch = decimal_text(histogram.epsilon * WATCH_SHARE)
-        returns = plan.config.window is not None
-        first = float(first_share(histogram.epsilon, plan.span, returns, histogram.view.shape))
-        yield (
-            f"The first point is released with epsilon {first:.3g}, the second release follows within three points, and"
-            f" no silence is planned to be longer than {_count(longest_silence(plan.span, returns), 'point')}."
-        )
-        yield (
-            "It learns from its own releases how fast the counts move, and chooses the interval between releases, and"
-            " what each may spend, for the least error; that costs nothing. Where there are enough records to see it"
-            f" through the noise, a watch looks between releases for jumps, and costs epsilon {watch} at most, once,"
-            " however long it looks. What is published is the best estimate from all releases so far, with trends and"
-            " daily or weekly rhythms, never negative, and with the error to expect of any range; so the noise below is"
-            " the most, and usually much less is left of it. Between releases it publishes what they let expect, when"
-            " that has moved: a forecast, which costs nothing."
-        )
+    yield f"At most {_count(outline.releases, 'release')} {within}, {each}{decisions}."
+    yield from outline.notes
     if histogram.method != "laplace":
         yield f"The noise of a release is that of the method {histogram.method}; an estimate is given for laplace only."
         return
@@ -195,10 +174,6 @@ def _noise_sentence(opening: str, noise: Noise, histogram: HistogramPlan) -> str
         f"{opening}: scale {decimal_text(noise.scale)}. Expect a cell to be off by {_figure(noise.cell_error)}, and a"
         f" range of half the cells ({histogram.range_cells}) by about {_figure(noise.range_error)}."
     )
-
-
-def _figure_of(noise: Noise) -> str:
-    return f"{float(noise.epsilon):.3g}"
 
 
 def _left(plan: StreamPlan) -> str:

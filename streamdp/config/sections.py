@@ -9,22 +9,21 @@ from pydantic import AwareDatetime, Field, StringConstraints, model_validator
 
 from streamdp.config.kafka import InputKafka, OutputKafka
 from streamdp.config.preferences import Preferences
-from streamdp.config.section import Section
-from streamdp.config.values import Duration, Name, PositiveDuration, PositiveExact, Share, Topic
+from streamdp.fields import Duration, Name, PositiveDuration, PositiveExact, Settings, Share, Topic
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # Records are read as they come, so what is left to do at a close does not grow with the length of a point.
 LONGEST_DEFAULT_WAIT_MS = 30_000
 
 
-class Stream(Section):
+class Stream(Settings):
     """What the stream is called."""
 
     name: Name
     """The stream's name: lower-case letters, digits, dot, dash and underscore."""
 
 
-class Time(Section):
+class Time(Settings):
     """When a time point closes, and how long records live."""
 
     length: PositiveDuration
@@ -84,7 +83,7 @@ class Time(Section):
         return self.tombstone_points or min(1_000, self.expire_after or 1_000)
 
 
-class Privacy(Section):
+class Privacy(Settings):
     """What is promised. These do not change once a journal exists."""
 
     epsilon: PositiveExact
@@ -105,14 +104,14 @@ class Privacy(Section):
         return self
 
 
-class LogDirectory(Section):
+class LogDirectory(Settings):
     """The embedded log."""
 
     path: str = Field(default="data/log", min_length=1)
     """The log's directory, relative to this file."""
 
 
-class Input(Section):
+class Input(Settings):
     """Where records come from, and whose they are."""
 
     topics: Annotated[list[Topic], Field(min_length=1, max_length=64)]
@@ -144,7 +143,7 @@ class Input(Section):
         return None if self.user == "key" else self.user.removeprefix("field:")
 
 
-class Output(Section):
+class Output(Settings):
     """Where releases go."""
 
     prefix: Topic | None = None
@@ -164,7 +163,7 @@ class Output(Section):
         return self
 
 
-class DeadLetters(Section):
+class DeadLetters(Settings):
     """Where records that cannot be used go. They hold personal data."""
 
     path: str | None = Field(default=None, min_length=1)
@@ -183,7 +182,7 @@ class DeadLetters(Section):
         return self
 
 
-class Journal(Section):
+class Journal(Settings):
     """The ledger and what recovery needs. As private as the input."""
 
     path: str = Field(default="state/journal.db", min_length=1)
@@ -205,7 +204,7 @@ class Journal(Section):
         return self
 
 
-class Jobs(Section):
+class Jobs(Settings):
     """What jobs may use (docs/jobs.md). They are charged to the same budget as the histograms."""
 
     share: Share | None = None

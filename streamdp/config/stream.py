@@ -14,16 +14,16 @@ from streamdp.config.build import build_domain, build_view, output_topics, share
 from streamdp.config.faults import describe_faults
 from streamdp.config.histograms import HistogramSection
 from streamdp.config.observe import Observe
-from streamdp.config.section import Section
 from streamdp.config.sections import DeadLetters, Input, Jobs, Journal, Output, Privacy, Stream, Time
 from streamdp.domain import Domain, View
+from streamdp.fields import Settings
 from streamdp.privacy.levels import Level
 from streamdp.privacy.noise import NoiseSource
-from streamdp.strategies import Strategy, make_strategy
+from streamdp.strategies import Conditions, Strategy, make_strategy
 from streamdp.transport.kafka_keys import KafkaSettings, client_settings
 
 
-class StreamConfig(Section):
+class StreamConfig(Settings):
     """One stream: one input, one domain, one ledger, one or more histograms."""
 
     stream: Stream
@@ -164,6 +164,11 @@ class StreamConfig(Section):
     def share_left(self) -> Fraction:
         """The part of epsilon that no histogram takes: what jobs may spend."""
         return Fraction(1) - sum(shares(self.histogram, self.jobs.share).values())
+
+    def conditions(self, histogram: HistogramSection, view: View) -> Conditions:
+        """What the histogram's strategy works under."""
+        epsilon = self.epsilon * self.share(histogram)
+        return Conditions(epsilon, view.shape, self.horizon, self.window, self.records_per_user)
 
     def strategy_arguments(self, histogram: HistogramSection, view: View) -> dict[str, Any]:
         """What `make_strategy` (and restoring one) takes for this histogram, but for the source of noise."""

@@ -10,8 +10,9 @@ from typing import Any
 from pydantic import ValidationError
 
 from streamdp.domain import Domain
+from streamdp.fields import Settings
 from streamdp.jobs.base import ParameterError
-from streamdp.jobs.kind import Kind, Parameters
+from streamdp.jobs.kind import Kind
 from streamdp.jobs.kinds import copula, kmeans, personalized, privpfc
 
 KINDS: dict[str, Kind[Any]] = {kind.name: kind for kind in (copula.KIND, kmeans.KIND, personalized.KIND, privpfc.KIND)}
@@ -19,10 +20,10 @@ KINDS: dict[str, Kind[Any]] = {kind.name: kind for kind in (copula.KIND, kmeans.
 
 def checked(
     kind: Kind[Any], params: Mapping[str, Any], epsilon: Fraction, domain: Domain, records_per_user: int
-) -> Parameters:
+) -> Settings:
     """The parameters as their type, or a ParameterError that repeats nothing of what was sent."""
     try:
-        parameters: Parameters = kind.parameters.model_validate(dict(params))
+        parameters: Settings = kind.parameters.model_validate(dict(params))
     except ValidationError as error:
         raise ParameterError("; ".join(dict.fromkeys(_faults(kind, error)))) from None
     kind.check(parameters, epsilon, domain, records_per_user)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import BaseModel, ConfigDict
 
 from streamdp.domain import Attribute, Domain
+from streamdp.fields import Settings
 from streamdp.jobs.base import ParameterError
 
 if TYPE_CHECKING:
@@ -26,15 +26,7 @@ MOST_ROWS = 10**7
 MOST_ROWS_BYTES = 20_000_000
 
 
-class Parameters(BaseModel):
-    """Unknown parameters are refused, and nothing that was sent is repeated in an error."""
-
-    model_config = ConfigDict(
-        extra="forbid", strict=True, frozen=True, hide_input_in_errors=True, use_attribute_docstrings=True
-    )
-
-
-P = TypeVar("P", bound=Parameters)
+P = TypeVar("P", bound=Settings)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ ledger, the controllers) waits in a queue until its time point has left.
 
 from __future__ import annotations
 
-import math
 import time
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -36,7 +35,6 @@ from streamdp.observe.server import Answer, Listener, Query, metrics_route
 from streamdp.observe.standing import Standing, ledger_at, ledger_standing
 from streamdp.population import Population
 from streamdp.privacy import Ledger
-from streamdp.strategies import Dsat, DsatW
 from streamdp.transport.base import TopicPartition, Transport
 from streamdp.transport.tail import tail
 
@@ -303,11 +301,8 @@ class Watch(Observer):
         """Ledger and controllers as they are now, to be shown when `time_point` is published."""
         standing = self._budget(self._ledger, time_point, jobs)
         for name, plan in self._plans.items():
-            if isinstance(plan.strategy, Dsat | DsatW):
-                state = plan.strategy.controller.state()
-                if state["error"] is not None:
-                    standing.values["streamdp_controller_error", (name,)] = state["error"]
-                    standing.values["streamdp_controller_error_integral", (name,)] = math.fsum(state["errors"])
+            for indicator, value in plan.strategy.indicators().items():
+                standing.values[f"streamdp_{indicator}", (name,)] = value
         return standing
 
     def _budget(self, ledger: Ledger, time_point: int, jobs: tuple[Job, ...]) -> Standing:

@@ -7,24 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
-from math import ceil, sqrt
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
 from streamdp.config import StreamConfig
-from streamdp.config.histograms import HORIZON_ONLY, WINDOW_ONLY, HistogramSection, parameters_given
+from streamdp.config.histograms import HistogramSection
 from streamdp.domain import View
 from streamdp.errors import ConfigurationError
 from streamdp.privacy import NoiseSource
-from streamdp.strategies import STRATEGIES, StreamStrategy, make_strategy
+from streamdp.strategies import STRATEGIES, StreamStrategy, make_strategy, strategies_for
 
 RELEASES = 10
-DECISION_RATIO = Fraction(1, 10)
-GROUPS = 16
-DISTANCE = frozenset({"dsft", "dsat", "dsat_w"})
-ADAPTIVE = frozenset({"dsat", "dsat_w"})
 _SECTION: TypeAdapter[HistogramSection] = TypeAdapter(HistogramSection)
 
 Settings = Mapping[str, Mapping[str, str]]
@@ -42,7 +36,7 @@ class Candidate:
 
     @property
     def parameters(self) -> dict[str, Any]:
-        return parameters_given(self.section)
+        return self.section.parameters_given()
 
     def make(self, source: NoiseSource | None) -> StreamStrategy:
         return make_strategy(**self.config.strategy_arguments(self.section, self.view), source=source)
@@ -50,8 +44,7 @@ class Candidate:
 
 def fitting(config: StreamConfig) -> list[str]:
     """The strategies that go with the configuration's guarantee."""
-    excluded = WINDOW_ONLY if config.window is None else HORIZON_ONLY
-    return [kind for kind in STRATEGIES if kind not in excluded]
+    return strategies_for("horizon" if config.window is None else "window")
 
 
 def candidates(
@@ -75,11 +68,11 @@ def _candidate(
     if settings.keys() & {"threshold", "threshold_fraction"}:
         parameters = {name: value for name, value in parameters.items() if not name.startswith("threshold")}
     parameters |= {name: _value(text) for name, text in settings.items()}
+    methods = STRATEGIES[kind].methods
     fields = {
         "name": histogram.name,
         "attributes": [attribute.model_dump(exclude_none=True) for attribute in histogram.attributes],
-        # `auto` needs to know the noise of what it combines.
-        "method": "laplace" if kind == "auto" else histogram.method,
+        "method": histogram.method if methods is None or histogram.method in methods else methods[0],
         "post": list(histogram.post),
         "strategy": kind,
         "parameters": parameters,
@@ -94,39 +87,16 @@ def _candidate(
 
 
 def _defaults(config: StreamConfig, histogram: HistogramSection, view: View, kind: str) -> dict[str, Any]:
-    """What the configuration says of this kind; else its releases, and a threshold from the noise.
-
-    `releases` is the configured one, or ten, but at most one in two points. `fixed` gets the interval that makes as
-    many. The threshold is twice what the noise of a release alone would make the distance, over at most 16 groups of
-    cells; an adaptive one stays above that floor.
-    """
-    if kind == histogram.strategy:
-        return parameters_given(histogram)
-    given = parameters_given(histogram)
-    span = config.horizon or config.window or 1
-    releases = int(given.get("releases", 0)) or (
-        ceil(span / int(given["interval"])) if "interval" in given else max(1, min(RELEASES, span // 2))
-    )
-    if kind == "fixed":
-        return {"interval": ceil(span / releases)}
-    if kind not in DISTANCE:
-        return {}
-    shared = {name: given[name] for name in _SHARED if name in given}
-    if histogram.strategy in DISTANCE:
-        return {"releases": releases, **shared}
-    groups = min(GROUPS, view.cells)
-    epsilon = config.epsilon * config.share(histogram) / (1 + DECISION_RATIO)
-    floor = noise_floor(epsilon, releases, config.records_per_user, view.cells, groups=groups)
-    parameters: dict[str, Any] = {"releases": releases, "groups": groups, "threshold": ceil(2 * floor)}
-    return parameters | ({"threshold_low": float(ceil(floor))} if kind in ADAPTIVE else {})
-
-
-def noise_floor(epsilon: Fraction, releases: int, sensitivity: int, cells: int, *, groups: int) -> float:
-    """About what the noise of a release makes of the distance over groups, when releases share `epsilon`."""
-    return 1.13 * releases * sensitivity / float(epsilon) * sqrt(cells * groups)
-
-
-_SHARED = ("threshold", "threshold_fraction", "expected_users", "decision_ratio", "groups")
+    """What the configuration says of this kind, or of those of its parameters that another strategy has too; else what
+    the strategy suggests for as many releases, or ten, but at most one in two points."""
+    given = histogram.parameters_given()
+    known = STRATEGIES[kind].parameters_type.model_fields
+    if shared := {name: value for name, value in given.items() if name in known}:
+        return shared
+    conditions = config.conditions(histogram, view)
+    outline = STRATEGIES[histogram.strategy].outline(histogram.parameters, conditions)
+    releases = outline.releases if given else max(1, min(RELEASES, conditions.span // 2))
+    return STRATEGIES[kind].suggested(conditions, releases)
 
 
 def _value(text: str) -> Any:

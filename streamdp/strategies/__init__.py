@@ -2,44 +2,36 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from pydantic import ValidationError
+
 from streamdp.arrays import Counts
 from streamdp.errors import ConfigurationError
+from streamdp.fields import Settings
 from streamdp.privacy.noise import NoiseSource
 from streamdp.strategies.auto import Auto
 from streamdp.strategies.base import Charge, Common, Decision, Rational, Strategy, StreamStrategy
 from streamdp.strategies.baseline import Baseline
 from streamdp.strategies.budget_absorption import BudgetAbsorption
 from streamdp.strategies.budget_distribution import BudgetDistribution
-from streamdp.strategies.dsat import ADAPTIVE_NAMES, Dsat
+from streamdp.strategies.description import Conditions, Guarantee, NoParameters, Outline, WrongParameter
+from streamdp.strategies.dsat import Dsat
 from streamdp.strategies.dsat_w import DsatW
 from streamdp.strategies.dsft import Dsft
 from streamdp.strategies.fixed import Fixed
-from streamdp.strategies.published import Published
+from streamdp.strategies.published import PUBLISHED
 
 STRATEGIES: dict[str, type[StreamStrategy]] = {
     strategy.kind: strategy
     for strategy in (Auto, Baseline, Fixed, Dsft, Dsat, DsatW, BudgetDistribution, BudgetAbsorption)
 }
-CALIBRATIONS = ("exact", "published")
-_WITH_PRINTED_FORM = ("dsft", "dsat", "dsat_w")
 
 
-def parameter_names(kind: str) -> frozenset[str]:
-    """The names `parameters` may hold for this kind of strategy."""
-    own = {
-        name
-        for name, parameter in inspect.signature(_strategy(kind)).parameters.items()
-        if parameter.kind is inspect.Parameter.KEYWORD_ONLY
-    }
-    if kind in ("dsat", "dsat_w"):
-        own |= ADAPTIVE_NAMES
-    if kind in _WITH_PRINTED_FORM:
-        own.add("calibration")
-    return frozenset(own)
+def strategies_for(guarantee: Guarantee) -> list[str]:
+    """The strategies that can promise it."""
+    return [kind for kind, strategy in STRATEGIES.items() if guarantee in strategy.guarantees]
 
 
 def make_strategy(
@@ -72,8 +64,8 @@ def make_strategy(
         "post": tuple(post),
         "source": source,
     }
-    strategy, given = _resolve(kind, parameters or {})
-    return strategy(**given, **common)
+    strategy, read = _resolve(kind, parameters or {})
+    return strategy(read, **common)
 
 
 def restore_strategy(
@@ -85,33 +77,36 @@ def restore_strategy(
     **common: Any,
 ) -> StreamStrategy:
     """The strategy that `make_strategy` made with the same arguments, where its state was taken; nothing is drawn."""
-    strategy, given = _resolve(kind, parameters or {})
-    return strategy.from_state(state, last, **given, **common)
+    strategy, read = _resolve(kind, parameters or {})
+    return strategy.from_state(state, last, read, **common)
 
 
-def _resolve(kind: str, parameters: Mapping[str, Any]) -> tuple[type[StreamStrategy], dict[str, Any]]:
-    given = {name: value for name, value in parameters.items() if value is not None}
-    unknown = sorted(set(given) - parameter_names(kind))
-    if unknown:
-        raise ConfigurationError(
-            f"strategy {kind!r} has no parameter {', '.join(unknown)}; "
-            f"it has {', '.join(sorted(parameter_names(kind))) or 'none'}"
-        )
-    calibration = given.pop("calibration", "exact")
-    if calibration not in CALIBRATIONS:
-        raise ConfigurationError(f"calibration must be one of {', '.join(CALIBRATIONS)}")
-    missing = [
-        name
-        for name, parameter in inspect.signature(_strategy(kind)).parameters.items()
-        if parameter.kind is inspect.Parameter.KEYWORD_ONLY
-        and parameter.default is inspect.Parameter.empty
-        and name not in given
-    ]
-    if missing:
-        raise ConfigurationError(f"strategy {kind!r} needs {', '.join(missing)}")
-    if calibration == "published":
-        return Published, {"form": kind, **given}
-    return _strategy(kind), given
+def _resolve(kind: str, parameters: Mapping[str, Any]) -> tuple[type[StreamStrategy], Settings]:
+    calibration = parameters.get("calibration", "exact")
+    if kind not in PUBLISHED or calibration == "exact":
+        exact = {name: value for name, value in parameters.items() if name != "calibration" or kind not in PUBLISHED}
+        return _strategy(kind), read_parameters(kind, exact)
+    if calibration != "published":
+        raise ConfigurationError('calibration must be "exact" or "published"')
+    printed = {} if kind == "dsft" else {"controller": "published"}
+    given = {name: value for name, value in parameters.items() if name != "calibration"}
+    return PUBLISHED[kind], read_parameters(kind, printed | given)
+
+
+def read_parameters(kind: str, given: Mapping[str, Any]) -> Settings:
+    """The parameters of this kind of strategy; None counts as left out."""
+    model = _strategy(kind).parameters_type
+    try:
+        return model.model_validate({name: value for name, value in given.items() if value is not None})
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = ".".join(map(str, first["loc"]))
+        if first["type"] == "extra_forbidden":
+            known = ", ".join(model.model_fields) or "none"
+            raise ConfigurationError(f"strategy {kind!r} has no parameter {name}; it has {known}") from None
+        if first["type"] == "missing":
+            raise ConfigurationError(f"strategy {kind!r} needs {name}") from None
+        raise ConfigurationError(f"strategy {kind!r}: {name + ': ' if name else ''}{first['msg']}") from None
 
 
 def _strategy(kind: str) -> type[StreamStrategy]:
@@ -122,22 +117,17 @@ def _strategy(kind: str) -> type[StreamStrategy]:
 
 
 __all__ = [
-    "CALIBRATIONS",
     "STRATEGIES",
-    "Auto",
-    "Baseline",
-    "BudgetAbsorption",
-    "BudgetDistribution",
     "Charge",
+    "Conditions",
     "Decision",
-    "Dsat",
-    "DsatW",
-    "Dsft",
-    "Fixed",
-    "Published",
+    "NoParameters",
+    "Outline",
     "Strategy",
     "StreamStrategy",
+    "WrongParameter",
     "make_strategy",
-    "parameter_names",
+    "read_parameters",
     "restore_strategy",
+    "strategies_for",
 ]

@@ -7,21 +7,24 @@ import json
 import operator
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from decimal import Decimal
 from fractions import Fraction
 from math import prod
-from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Required, Self, TypedDict
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Required, Self, TypedDict, Unpack
 
 import numpy as np
 
 from streamdp.arrays import Counts
 from streamdp.errors import ConfigurationError, StreamdpError
+from streamdp.fields import Settings
 from streamdp.histograms import Noisy, method_named
 from streamdp.histograms.post import check_options, post_process
 from streamdp.histograms.variance import Variance
 from streamdp.privacy.exact import as_fraction, decimal_text, to_text
 from streamdp.privacy.noise import NoiseSource
+from streamdp.strategies.description import Conditions, Guarantee, NoParameters, Outline
+from streamdp.strategies.tuning import Hindsight, Space
 
 Rational = Fraction | Decimal | int | float | str
 Purpose = Literal["release", "decisions", "dissimilarity"]
@@ -103,6 +106,8 @@ class Strategy(Protocol):
 
     def state(self) -> dict[str, Any]: ...
 
+    def indicators(self) -> dict[str, float]: ...
+
 
 class Common(TypedDict, total=False):
     """The keyword arguments all strategies share. Exactly one of `horizon` and `window` is given."""
@@ -121,24 +126,37 @@ class Common(TypedDict, total=False):
 class StreamStrategy(ABC):
     """The skeleton of a strategy: time, the last release, and the one place where counts become public.
 
-    `epsilon` is a constant reservation: over the whole horizon, or in every window. Only `_decide` differs. Neither
-    creating nor restoring a strategy draws randomness or spends anything.
+    `epsilon` is a constant reservation: over the whole horizon, or in every window. Neither creating nor restoring a
+    strategy draws randomness or spends anything.
+
+    A strategy is one file, which also says what the rest of streamdp must know of it: the class attributes below,
+    `outline`, `suggested` and `tuning_space`.
     """
 
     kind: ClassVar[str]
+    """Its name in a configuration."""
+    summary: ClassVar[str]
+    """When it releases, in a few words."""
+    parameters_type: ClassVar[type[Settings]] = NoParameters
+    guarantees: ClassVar[tuple[Guarantee, ...]] = ("horizon", "window")
+    """What it can promise."""
+    methods: ClassVar[tuple[str, ...] | None] = None
+    """The histogram methods it goes with; None for all."""
     combines: ClassVar[bool] = False
     """Whether it publishes an estimate from several releases rather than the last one."""
     state_version: ClassVar[int] = 1
     """The format of `state()`: raised when what is in it changes, so that an old one is refused with its reason."""
 
-    def __init__(self, parameters: Mapping[str, Any], **common: Any) -> None:
+    def __init__(self, parameters: Settings, **common: Unpack[Common]) -> None:
         settings = _Settings(**common)
-        self.epsilon = settings.epsilon
-        self.cells = settings.cells
-        self.shape = settings.shape
-        self.horizon = settings.horizon
-        self.window = settings.window
-        self.sensitivity = settings.sensitivity
+        self.conditions = settings.conditions
+        self.epsilon = settings.conditions.epsilon
+        self.cells = settings.conditions.cells
+        self.shape = settings.conditions.shape
+        self.horizon = settings.conditions.horizon
+        self.window = settings.conditions.window
+        self.sensitivity = settings.conditions.sensitivity
+        self.span = settings.conditions.span
         self.post = settings.post
         self.time_point = 0
         self.released: Counts | None = None
@@ -149,7 +167,34 @@ class StreamStrategy(ABC):
         """The point for which it was foreseen, then."""
         self._method = settings.method
         self._source = settings.source
-        self._configuration = _fingerprint({"kind": self.kind, **settings.describe(), **parameters})
+        self._configuration = _fingerprint({"kind": self.kind, **settings.describe(), **parameters.model_dump()})
+        missing = next((name for name in ("horizon", "window") if getattr(self, name) is not None), "")
+        if missing not in self.guarantees:
+            raise ConfigurationError(f"{self.kind} is for a {' or a '.join(self.guarantees)}, and this is a {missing}")
+        if self.methods is not None and self._method.name not in self.methods:
+            raise ConfigurationError(
+                f"strategy {self.kind} goes with method {' or '.join(self.methods)}; for {self._method.name} choose"
+                " another strategy"
+            )
+
+    @classmethod
+    def outline(cls, parameters: Any, conditions: Conditions) -> Outline:
+        """What it can afford with these parameters."""
+        raise NotImplementedError
+
+    @classmethod
+    def suggested(cls, conditions: Conditions, releases: int) -> dict[str, Any]:
+        """Parameters for a comparison, from public quantities: those of about so many releases."""
+        return {}
+
+    @classmethod
+    def tuning_space(cls, conditions: Conditions, hindsight: Hindsight) -> Space:
+        """Where `streamdp compare --tune` looks for its best parameters."""
+        return Space()
+
+    def indicators(self) -> dict[str, float]:
+        """Public numbers that the metrics show, by name."""
+        return {}
 
     @property
     def guarantee(self) -> str:
@@ -193,9 +238,11 @@ class StreamStrategy(ABC):
         }
 
     @classmethod
-    def from_state(cls, state: Mapping[str, Any], last: Counts | None, **configuration: Any) -> Self:
-        """Go on where `state()` was taken, given the counts last released and the keyword arguments of creation."""
-        self = cls(**configuration)
+    def from_state(
+        cls, state: Mapping[str, Any], last: Counts | None, parameters: Any, **common: Unpack[Common]
+    ) -> Self:
+        """Go on where `state()` was taken, given the counts last released and the arguments of creation."""
+        self = cls(parameters, **common)
         if state["version"] != self.state_version or state["kind"] != self.kind:
             raise StreamdpError(
                 f"this is no state of a strategy {self.kind} in format {self.state_version}; it is one of"
@@ -213,13 +260,6 @@ class StreamStrategy(ABC):
             self.last = self.released = _frozen(last.astype(np.int64))
         self._resume(state)
         return self
-
-    @property
-    def span(self) -> int:
-        """The number of points that `epsilon` is shared by: the horizon, or the window."""
-        span = self.window if self.horizon is None else self.horizon
-        assert span is not None  # one of them is, or the settings had been refused
-        return span
 
     @abstractmethod
     def _decide(self, counts: Counts) -> Verdict:
@@ -294,32 +334,28 @@ class _Settings:
         post: Iterable[str] = (),
         source: NoiseSource | None = None,
     ) -> None:
-        self.epsilon = as_fraction(epsilon)
-        if self.epsilon <= 0:
+        amount = as_fraction(epsilon)
+        if amount <= 0:
             raise ConfigurationError("epsilon must be positive")
-        self.cells = at_least(1, "cells", cells)
-        self.shape = (self.cells,) if shape is None else tuple(operator.index(size) for size in shape)
-        if prod(self.shape) != self.cells:
-            raise ConfigurationError(f"a histogram of shape {self.shape} does not have {self.cells} cells")
+        cells = at_least(1, "cells", cells)
+        shape = (cells,) if shape is None else tuple(operator.index(size) for size in shape)
+        if prod(shape) != cells:
+            raise ConfigurationError(f"a histogram of shape {shape} does not have {cells} cells")
         if (horizon is None) == (window is None):
             raise ConfigurationError("give either a horizon (finite) or a window (w-event), and not both")
-        self.horizon = None if horizon is None else at_least(1, "horizon", horizon)
-        self.window = None if window is None else at_least(1, "window", window)
-        self.sensitivity = at_least(1, "sensitivity", sensitivity)
+        self.conditions = Conditions(
+            amount,
+            shape,
+            None if horizon is None else at_least(1, "horizon", horizon),
+            None if window is None else at_least(1, "window", window),
+            at_least(1, "sensitivity", sensitivity),
+        )
         self.method = method_named(method)
         self.post = check_options(post)
         self.source = source
 
     def describe(self) -> dict[str, Any]:
-        return {
-            "epsilon": self.epsilon,
-            "shape": self.shape,
-            "horizon": self.horizon,
-            "window": self.window,
-            "sensitivity": self.sensitivity,
-            "method": self.method.name,
-            "post": self.post,
-        }
+        return {**asdict(self.conditions), "method": self.method.name, "post": self.post}
 
 
 def at_least(least: int, name: str, value: int) -> int:
@@ -331,22 +367,6 @@ def at_least(least: int, name: str, value: int) -> int:
     if number < least:
         raise ConfigurationError(f"{name} must be at least {least}")
     return number
-
-
-def horizon_of(kind: str, common: Common) -> int:
-    """The horizon of a strategy that exists for a finite one only."""
-    horizon = common.get("horizon")
-    if horizon is None:
-        raise ConfigurationError(f"{kind} works towards a finite horizon; give one, or choose a w-event strategy")
-    return at_least(1, "horizon", horizon)
-
-
-def window_of(kind: str, common: Common) -> int:
-    """The window of a strategy that exists for w-event privacy only."""
-    window = common.get("window")
-    if window is None:
-        raise ConfigurationError(f"{kind} gives w-event privacy; give a window, or choose a strategy for a horizon")
-    return at_least(1, "window", window)
 
 
 def _frozen(counts: Counts) -> Counts:

@@ -7,7 +7,8 @@ from typing import Any, Unpack
 
 from streamdp.arrays import Counts
 from streamdp.privacy.mechanisms import noisy_at_least
-from streamdp.strategies.base import Charge, Common, StreamStrategy, Verdict, window_of
+from streamdp.strategies.base import Charge, Common, StreamStrategy, Verdict
+from streamdp.strategies.description import Conditions, NoParameters, Outline
 from streamdp.strategies.statistic import L1Distance
 
 
@@ -24,13 +25,19 @@ class BudgetAbsorption(StreamStrategy):
     """
 
     kind = "ba"
+    summary = "when the counts changed; each release absorbs what earlier points left unused"
+    guarantees = ("window",)
 
-    def __init__(self, **common: Unpack[Common]) -> None:
-        window_of(self.kind, common)
-        super().__init__({}, **common)
+    def __init__(self, parameters: NoParameters, **common: Unpack[Common]) -> None:
+        super().__init__(parameters, **common)
         self.share = self.epsilon / (2 * self.span)
         self._distance = L1Distance(self.cells)
         self._taken_up_to = 0  # the last point whose share is spent or nullified
+
+    @classmethod
+    def outline(cls, parameters: Any, conditions: Conditions) -> Outline:
+        half = conditions.epsilon / 2
+        return Outline(conditions.span, half, half / conditions.span, decisions=half)
 
     def _decide(self, counts: Counts) -> Verdict:
         if self.time_point <= self._taken_up_to:

@@ -9,7 +9,8 @@ from typing import Any, Unpack
 from streamdp.arrays import Counts
 from streamdp.privacy.exact import as_fraction, to_text
 from streamdp.privacy.mechanisms import noisy_at_least
-from streamdp.strategies.base import Charge, Common, StreamStrategy, Verdict, window_of
+from streamdp.strategies.base import Charge, Common, StreamStrategy, Verdict
+from streamdp.strategies.description import Conditions, NoParameters, Outline
 from streamdp.strategies.statistic import L1Distance
 
 # Budgets are rounded down to this fraction of epsilon. Halving for ever would otherwise grow rationals without end,
@@ -27,13 +28,20 @@ class BudgetDistribution(StreamStrategy):
     """
 
     kind = "bd"
+    summary = "when the counts changed; each release gets half of what the window has left"
+    guarantees = ("window",)
 
-    def __init__(self, **common: Unpack[Common]) -> None:
-        window_of(self.kind, common)
-        super().__init__({}, **common)
+    def __init__(self, parameters: NoParameters, **common: Unpack[Common]) -> None:
+        super().__init__(parameters, **common)
         self.dissimilarity = self.epsilon / (2 * self.span)
         self._distance = L1Distance(self.cells)
         self._spent: list[tuple[int, Fraction]] = []
+
+    @classmethod
+    def outline(cls, parameters: Any, conditions: Conditions) -> Outline:
+        # Each takes half of what the window has left, until less than a millionth (2**-20) of epsilon is.
+        epsilon, releases = conditions.epsilon, min(conditions.span, 19)
+        return Outline(releases, epsilon / 4, epsilon / 2 ** (releases + 1), decisions=epsilon / 2)
 
     def _decide(self, counts: Counts) -> Verdict:
         budget = self._next_budget()

@@ -1,11 +1,10 @@
-"""The feedback controller that moves the public threshold of DSAT (seed 001, section 4.2)."""
+"""The feedback controller that moves the public threshold of DSAT (Li et al. 2015, section 4.2)."""
 
 from __future__ import annotations
 
 import math
 from collections import deque
 from collections.abc import Mapping
-from fractions import Fraction
 from typing import Any, Literal
 
 from streamdp.errors import ConfigurationError
@@ -14,23 +13,6 @@ from streamdp.strategies.base import Rational, at_least
 
 Variant = Literal["signed", "published"]
 VARIANTS: tuple[Variant, ...] = ("signed", "published")
-
-
-def starting_threshold(
-    threshold: Rational | None, threshold_fraction: Rational | None, expected_users: int | None
-) -> Fraction:
-    """The threshold in counts: given as such, or as a fraction of a public expected number of users."""
-    if (threshold is None) == (threshold_fraction is None):
-        raise ConfigurationError("give either threshold (in counts) or threshold_fraction with expected_users")
-    if threshold is not None:
-        value = as_fraction(threshold)
-    elif expected_users is None:
-        raise ConfigurationError("threshold_fraction needs expected_users, a public number")
-    else:
-        value = as_fraction(threshold_fraction) * at_least(1, "expected_users", expected_users)
-    if value < 0:
-        raise ConfigurationError("the threshold must not be negative")
-    return value
 
 
 class Controller:

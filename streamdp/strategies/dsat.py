@@ -2,133 +2,114 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import math
 from fractions import Fraction
-from typing import Any, Unpack
+from typing import Annotated, Literal, Unpack
 
-from streamdp.privacy.exact import as_fraction
-from streamdp.strategies.base import Common, Rational, at_least, horizon_of
-from streamdp.strategies.controller import Controller, Variant, starting_threshold
-from streamdp.strategies.sampling import DistanceSampling, FiniteHorizonPlan, SampledStrategy, SamplingPlan
-from streamdp.strategies.statistic import Groups, L1Distance
+from pydantic import Field, model_validator
 
+from streamdp.strategies.base import Common
+from streamdp.strategies.controller import Controller
+from streamdp.strategies.sampling import (
+    DistanceParameters,
+    DistanceSampling,
+    FiniteHorizonPlan,
+    SampledStrategy,
+    SamplingPlan,
+)
+from streamdp.strategies.statistic import L1Distance
 
-class Adaptive(Common, total=False):
-    """The keyword arguments DSAT and DSAT-w share; `Controller` describes those of the threshold and their defaults."""
-
-    threshold: Rational | None
-    threshold_fraction: Rational | None
-    expected_users: int | None
-    controller: Variant
-    kp: float
-    ki: float
-    kd: float
-    integral_window: int
-    set_point: float | None
-    scale: float | None
-    threshold_low: float
-    threshold_high: float | None
-    dead_band: float
+NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
-ADAPTIVE_NAMES = frozenset(Adaptive.__annotations__) - frozenset(Common.__annotations__)
+class AdaptiveParameters(DistanceParameters):
+    """Parameters of `dsat` and `dsat_w`: those of `dsft` and the controller that moves the public threshold."""
+
+    controller: Literal["signed", "published"] = "signed"
+    """`signed`: rests when the rate of releases is on target. `published`: as printed in the paper, which does not."""
+    kp: NonNegative = 1.0
+    """Proportional gain."""
+    ki: NonNegative = 0.0
+    """Integral gain."""
+    kd: NonNegative = 0.0
+    """Derivative gain."""
+    integral_window: int = Field(default=10, ge=1)
+    """How many recent errors the integral sums."""
+    set_point: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    """delta: the deviation of the rate of releases that counts as an error of 1; the target rate when left out (0.05
+    for `published`)."""
+    scale: NonNegative | None = None
+    """theta: by how many counts an error of 1 moves the threshold in a point; the threshold times the target rate when
+    left out (a quarter of the threshold's range for `published`)."""
+    burn_in: int = Field(default=0, ge=0)
+    """M: up to this point nothing is asked and the first release is repeated."""
+    threshold_low: NonNegative = 0.0
+    """The threshold never falls below this."""
+    threshold_high: NonNegative | None = None
+    """The threshold never rises above this; when left out, twice `expected_users`, or ten times where it begins."""
+    dead_band: NonNegative = 0.1
+    """An error no larger than this moves nothing (`signed` only)."""
+
+    @model_validator(mode="after")
+    def _range(self) -> AdaptiveParameters:
+        if self.threshold_high is not None and self.threshold_low > self.threshold_high:
+            raise ValueError("threshold_low is above threshold_high; give a lower one")
+        return self
 
 
-def controller_for(target: Fraction, adaptive: Mapping[str, Any]) -> Controller:
+class AdaptiveStrategy(SampledStrategy):
+    """What DSAT and DSAT-w have in common: all but the plan, which alone knows of horizons and windows."""
+
+    parameters_type = AdaptiveParameters
+    adaptive = True
+
+    def __init__(self, parameters: AdaptiveParameters, **common: Unpack[Common]) -> None:
+        super().__init__(parameters, **common)
+        self.plan = self._plan(parameters)
+        self.controller = controller_of(parameters, Fraction(parameters.releases, self.span))
+        distance = L1Distance(self.cells, parameters.groups)
+        self._sampling = DistanceSampling(self.plan, distance, self.controller, parameters.burn_in)
+
+    def _plan(self, parameters: AdaptiveParameters) -> SamplingPlan:
+        raise NotImplementedError
+
+    def indicators(self) -> dict[str, float]:
+        state = self.controller.state()
+        if state["error"] is None:
+            return {}
+        return {"controller_error": state["error"], "controller_error_integral": math.fsum(state["errors"])}
+
+
+def controller_of(parameters: AdaptiveParameters, target: Fraction) -> Controller:
     """The controller towards `target` releases a point. Histograms of `expected_users` are at most twice that apart."""
-    settings = {name: value for name, value in adaptive.items() if name in ADAPTIVE_NAMES}
-    users = settings.pop("expected_users", None)
-    start = starting_threshold(settings.pop("threshold", None), settings.pop("threshold_fraction", None), users)
-    high = settings.pop("threshold_high", None)
+    users, high = parameters.expected_users, parameters.threshold_high
     return Controller(
-        settings.pop("controller", "signed"),
-        threshold=start,
+        parameters.controller,
+        threshold=parameters.start,
         target=target,
-        low=settings.pop("threshold_low", 0.0),
+        low=parameters.threshold_low,
         high=2 * users if high is None and users is not None else high,
-        **settings,
+        kp=parameters.kp,
+        ki=parameters.ki,
+        kd=parameters.kd,
+        integral_window=parameters.integral_window,
+        set_point=parameters.set_point,
+        scale=parameters.scale,
+        dead_band=parameters.dead_band,
     )
 
 
-@dataclass(frozen=True)
-class AdaptiveParts:
-    """What DSAT and DSAT-w are made of but for the plan, which alone knows of horizons and windows."""
-
-    releases: int
-    decision_ratio: Fraction
-    distance: L1Distance
-    burn_in: int
-    controller: Controller
-
-    @classmethod
-    def of(
-        cls,
-        span: int,
-        releases: int,
-        decision_ratio: Rational,
-        groups: Groups,
-        burn_in: int,
-        settings: Adaptive,
-    ) -> AdaptiveParts:
-        """The parts for `releases` in `span` points, checked."""
-        return cls(
-            releases=at_least(1, "releases", releases),
-            decision_ratio=as_fraction(decision_ratio),
-            distance=L1Distance(settings["cells"], groups),
-            burn_in=at_least(0, "burn_in", burn_in),
-            controller=controller_for(Fraction(releases, span), settings),
-        )
-
-    def describe(self) -> dict[str, Any]:
-        """For a configuration's fingerprint."""
-        return {
-            "releases": self.releases,
-            "decision_ratio": self.decision_ratio,
-            "groups": self.distance.groups,
-            "burn_in": self.burn_in,
-            "controller": self.controller.describe(),
-        }
-
-    def sampling(self, plan: SamplingPlan) -> DistanceSampling:
-        return DistanceSampling(plan, self.distance, self.controller, self.burn_in)
-
-
-def common_part(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """What of the keyword arguments is not about the threshold."""
-    return {name: value for name, value in settings.items() if name not in ADAPTIVE_NAMES}
-
-
-class Dsat(SampledStrategy):
+class Dsat(AdaptiveStrategy):
     """DSFT with a moving threshold: `releases` releases spread over the horizon without knowing the data beforehand.
 
     Guarantee: as DSFT, `epsilon` over the horizon: the controller sees only time and which points were releases,
-    which is public, and the sparse vector's noise enters after it and after its clamping. Sensitivity `m`. Seed 001,
-    Algorithm 2, corrected: the public threshold is clamped, never the noisy one, and the cut-off stops.
-
-    Points up to `burn_in` repeat the first release. The other parameters are those of `Dsft` and `Controller`.
+    which is public, and the sparse vector's noise enters after it and after its clamping. Sensitivity `m`. Li et al.
+    (2015), Algorithm 2, corrected: the public threshold is clamped, never the noisy one, and the cut-off stops.
     """
 
     kind = "dsat"
+    summary = "the same, with a threshold that adapts so that the releases last"
+    guarantees = ("horizon",)
 
-    def __init__(
-        self,
-        *,
-        releases: int,
-        decision_ratio: Rational = "1/10",
-        groups: Groups = None,
-        burn_in: int = 0,
-        **settings: Unpack[Adaptive],
-    ) -> None:
-        horizon = horizon_of(self.kind, settings)
-        parts = AdaptiveParts.of(horizon, releases, decision_ratio, groups, burn_in, settings)
-        super().__init__(parts.describe(), **common_part(settings))
-        self.plan = FiniteHorizonPlan(
-            epsilon=self.epsilon,
-            decision_ratio=parts.decision_ratio,
-            releases=parts.releases,
-            horizon=horizon,
-            sensitivity=self.sensitivity,
-        )
-        self.controller = parts.controller
-        self._sampling = parts.sampling(self.plan)
+    def _plan(self, parameters: AdaptiveParameters) -> FiniteHorizonPlan:
+        return FiniteHorizonPlan(parameters, self.conditions)

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from fractions import Fraction
-from typing import Any, Unpack
+from typing import Any
 
-from streamdp.errors import ConfigurationError
 from streamdp.privacy.noise import NoiseSource
 from streamdp.privacy.sparse_vector import SparseVector
-from streamdp.strategies.base import Charge, Rational, Reason, window_of
-from streamdp.strategies.dsat import Adaptive, AdaptiveParts, common_part
-from streamdp.strategies.sampling import SampledStrategy, split
-from streamdp.strategies.statistic import Groups
+from streamdp.strategies.base import Charge, Reason
+from streamdp.strategies.description import Conditions
+from streamdp.strategies.dsat import AdaptiveParameters, AdaptiveStrategy
+from streamdp.strategies.sampling import DistanceParameters, split
 
 
 class WindowPlan:
@@ -27,18 +26,14 @@ class WindowPlan:
     A stretch is charged at its first question, so the entries within any window stay within `epsilon` too.
     """
 
-    def __init__(
-        self, *, epsilon: Fraction, decision_ratio: Rational, releases: int, window: int, sensitivity: int
-    ) -> None:
-        if not 1 <= releases <= window:
-            raise ConfigurationError(f"releases must be between 1 and the window, {window}")
-        decisions, for_releases = split(epsilon, decision_ratio)
-        self.stretch = decisions / releases
-        self.share = for_releases / releases
-        self.releases = releases
+    def __init__(self, parameters: DistanceParameters, conditions: Conditions) -> None:
+        self.releases = conditions.at_most_span("releases", parameters.releases)
+        decisions, for_releases = split(conditions.epsilon, parameters.decision_ratio)
+        self.stretch = decisions / self.releases
+        self.share = for_releases / self.releases
         self.sparse_vector: SparseVector | None = None
-        self._window = window
-        self._sensitivity = sensitivity
+        self._window = conditions.span
+        self._sensitivity = conditions.sensitivity
         self._recent: list[int] = []
         self._any = False
 
@@ -81,36 +76,17 @@ class WindowPlan:
         return sum(point > time_point - self._window for point in self._recent)
 
 
-class DsatW(SampledStrategy):
+class DsatW(AdaptiveStrategy):
     """DSAT for ever: at most `releases` releases in any window, decided by distance against an adaptive threshold.
 
-    Guarantee: w-event, `epsilon` in every window (`WindowPlan` has the argument). Sensitivity `m`. Seed 001,
+    Guarantee: w-event, `epsilon` in every window (`WindowPlan` has the argument). Sensitivity `m`. Li et al. (2015),
     Algorithm 3, corrected: fresh threshold noise per stretch, the rate counted over `min(i, w)` points, and a repeat
     repeats what was released.
-
-    Parameters as `Dsat`, with the window in place of the horizon.
     """
 
     kind = "dsat_w"
+    summary = "the same, for ever"
+    guarantees = ("window",)
 
-    def __init__(
-        self,
-        *,
-        releases: int,
-        decision_ratio: Rational = "1/10",
-        groups: Groups = None,
-        burn_in: int = 0,
-        **settings: Unpack[Adaptive],
-    ) -> None:
-        window = window_of(self.kind, settings)
-        parts = AdaptiveParts.of(window, releases, decision_ratio, groups, burn_in, settings)
-        super().__init__(parts.describe(), **common_part(settings))
-        self.plan = WindowPlan(
-            epsilon=self.epsilon,
-            decision_ratio=parts.decision_ratio,
-            releases=parts.releases,
-            window=window,
-            sensitivity=self.sensitivity,
-        )
-        self.controller = parts.controller
-        self._sampling = parts.sampling(self.plan)
+    def _plan(self, parameters: AdaptiveParameters) -> WindowPlan:
+        return WindowPlan(parameters, self.conditions)

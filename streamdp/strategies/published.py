@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from fractions import Fraction
-from typing import Any, Literal, Unpack
+from typing import Any, ClassVar, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -16,14 +16,12 @@ import numpy.typing as npt
 from streamdp.arrays import Counts
 from streamdp.errors import ConfigurationError
 from streamdp.histograms import Noisy, Statement
-from streamdp.privacy.exact import as_fraction
 from streamdp.privacy.noise import NoiseSource, SystemSource
-from streamdp.strategies.base import Rational, StreamStrategy, Verdict, at_least
-from streamdp.strategies.controller import Controller, starting_threshold
-from streamdp.strategies.dsat import ADAPTIVE_NAMES, Adaptive, common_part
-from streamdp.strategies.statistic import Groups, L1Distance
-
-Form = Literal["dsft", "dsat", "dsat_w"]
+from streamdp.strategies.base import Common, StreamStrategy, Verdict
+from streamdp.strategies.controller import Controller
+from streamdp.strategies.dsat import AdaptiveParameters
+from streamdp.strategies.sampling import DistanceParameters
+from streamdp.strategies.statistic import L1Distance
 
 
 def leaky_float_laplace(scale: float, size: int, source: NoiseSource | None = None) -> npt.NDArray[np.float64]:
@@ -55,7 +53,7 @@ class _PrintedLaplace:
 
 
 class Published(StreamStrategy):
-    """Seed 001, Algorithms 1 (`dsft`), 2 (`dsat`) and 3 (`dsat_w`), line by line. No guarantee.
+    """Li et al. (2015), Algorithms 1 (`dsft`), 2 (`dsat`) and 3 (`dsat_w`), line by line. No guarantee.
 
     Distances are of frequencies with sensitivity `2 / (n - 1)`, `e1 = k * epsilon`, threshold and distance both get
     `Lap(2C * sensitivity / e1)`, and the charges are what the paper claims, not what is spent. Two readings:
@@ -64,56 +62,46 @@ class Published(StreamStrategy):
     therefore required.
     """
 
-    kind = "published"
+    form: ClassVar[str]
+    parameters_type = DistanceParameters
 
-    def __init__(
-        self,
-        *,
-        form: Form,
-        releases: int,
-        decision_ratio: Rational = "1/10",
-        groups: Groups = None,
-        burn_in: int = 0,
-        **settings: Unpack[Adaptive],
-    ) -> None:
-        common = common_part(settings)
-        users = settings.get("expected_users")
-        if users is None:
+    def __init__(self, parameters: DistanceParameters, **common: Unpack[Common]) -> None:
+        super().__init__(parameters, **common)
+        if parameters.expected_users is None:
             raise ConfigurationError("the published calibration is about frequencies and needs expected_users")
-        if common.get("sensitivity", 1) != 1 or common.get("method", "laplace") != "laplace":
+        if self.sensitivity != 1 or self._method.name != "laplace":
             raise ConfigurationError("the published calibration knows one record a user and Laplace noise only")
-        if settings.get("controller", "published") != "published":
-            raise ConfigurationError("the published calibration has the published controller")
-        start = starting_threshold(settings.get("threshold"), settings.get("threshold_fraction"), users) / users
-        ratio = as_fraction(decision_ratio)
-        if not 0 < ratio < 1:
+        ratio = parameters.decision_ratio
+        if ratio >= 1:
             raise ConfigurationError("the published calibration spends k * epsilon on decisions; k is below 1")
-        parameters = {name: str(value) for name, value in settings.items() if name in ADAPTIVE_NAMES}
-        super().__init__({"form": form, "releases": releases, "decision_ratio": ratio, **parameters}, **common)
-        if (self.window is not None) != (form == "dsat_w"):
-            raise ConfigurationError(f"{form} takes a {'window' if form == 'dsat_w' else 'horizon'}")
-        self.form = form
-        self.releases = at_least(1, "releases", releases)
+        self.releases = parameters.releases
         self.decisions = ratio * self.epsilon
         self.share = (self.epsilon - self.decisions) / self.releases
-        self.burn_in = at_least(0, "burn_in", burn_in)
+        self.burn_in = parameters.burn_in if isinstance(parameters, AdaptiveParameters) else 0
         self._method = _PrintedLaplace()
-        self._distance = L1Distance(self.cells, groups)
-        self._controller = self._printed_controller(start, users, settings)
+        self._distance = L1Distance(self.cells, parameters.groups)
+        self._controller = self._printed_controller(parameters, parameters.expected_users)
         self._points: list[int] = []
 
-    def _printed_controller(self, start: Fraction, users: int, settings: Mapping[str, Any]) -> Controller:
-        pid = {name: settings[name] for name in ("kp", "ki", "kd", "integral_window", "set_point") if name in settings}
-        bounds = {
-            name: float(as_fraction(settings[key]) / users)
-            for name, key in (("scale", "scale"), ("low", "threshold_low"), ("high", "threshold_high"))
-            if settings.get(key) is not None
-        }
+    def _printed_controller(self, parameters: DistanceParameters, users: int) -> Controller:
+        target = Fraction(self.releases, self.span)
+        if not isinstance(parameters, AdaptiveParameters):
+            return Controller("published", threshold=parameters.start / users, target=target, high=2.0)
+        if parameters.controller != "published":
+            raise ConfigurationError("the published calibration has the published controller")
+        scale, high = parameters.scale, parameters.threshold_high
         return Controller(
             "published",
-            threshold=start,
-            target=Fraction(self.releases, self.span),
-            **{"low": 0.0, "high": 2.0, **bounds, **pid},
+            threshold=parameters.start / users,
+            target=target,
+            low=parameters.threshold_low / users,
+            high=2.0 if high is None else high / users,
+            scale=None if scale is None else scale / users,
+            kp=parameters.kp,
+            ki=parameters.ki,
+            kd=parameters.kd,
+            integral_window=parameters.integral_window,
+            set_point=parameters.set_point,
         )
 
     @property
@@ -162,3 +150,18 @@ class Published(StreamStrategy):
     def _resume(self, state: Mapping[str, Any]) -> None:
         self._points = list(state["points"])
         self._controller.resume(state["controller"])
+
+
+class PublishedDsft(Published):
+    kind, form, guarantees = "published dsft", "dsft", ("horizon",)
+
+
+class PublishedDsat(Published):
+    kind, form, guarantees = "published dsat", "dsat", ("horizon",)
+
+
+class PublishedDsatW(Published):
+    kind, form, guarantees = "published dsat_w", "dsat_w", ("window",)
+
+
+PUBLISHED = {strategy.form: strategy for strategy in (PublishedDsft, PublishedDsat, PublishedDsatW)}

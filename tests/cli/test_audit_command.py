@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from streamdp import audit
 from streamdp.cli import main
-from streamdp.privacy import audit, sparse_vector
+from streamdp.privacy import sparse_vector
 
 
 def only(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:

@@ -46,9 +46,9 @@ def test_check_says_what_it_will_do(span: str) -> None:
     assert "strategy auto" in text
     assert "learns from its own releases how fast the counts move" in text
     assert "deciding costs" not in text
-    assert "a watch looks between releases for jumps, and costs epsilon 0.015625 at most, once" in text
+    assert "a change detector looks between releases for jumps, and costs epsilon 0.015625 at most, once" in text
     histogram = planned.histograms[0]
-    assert histogram.decisions == 0
+    assert histogram.outline.decisions == 0
     assert histogram.worst.epsilon <= histogram.best.epsilon <= histogram.epsilon
     assert as_json(planned)["histograms"][0]["strategy"] == "auto"
 
@@ -58,7 +58,7 @@ def test_it_does_what_check_says(span: str) -> None:
     config = parse(STREAM.format(span=span, more=""))
     text = " ".join(as_text(plan(config)).split())
     first = re.search(r"The first point is released with epsilon ([\d.]+), the second release follows within", text)
-    longest = re.search(r"no silence is planned to be longer than (\d+) points", text)
+    longest = re.search(r"no gap is planned to be longer than (\d+) points", text)
     assert first and longest
     strategy = config.build_strategy(config.histogram[0], config.build_views()[0])
     released = {}

@@ -62,13 +62,13 @@ def test_what_is_planned_is_what_a_stream_that_always_changes_spends(name):
     for point in range(plan(config).span):
         decision = strategy.step(np.full(view.cells, far * (point % 2), dtype=np.int64))
         charges += [charge.epsilon for charge in decision.charges if charge.purpose == "release"]
-    assert len(charges) == (planned.releases if planned.strategy != "ba" else len(charges))
-    assert len(charges) <= planned.releases
+    assert len(charges) == (planned.outline.releases if planned.strategy != "ba" else len(charges))
+    assert len(charges) <= planned.outline.releases
     assert min(charges) == planned.worst.epsilon
     assert max(charges) <= planned.best.epsilon
     if planned.strategy != "ba":
         assert max(charges) == planned.best.epsilon
-    assert planned.decisions + sum(charges) <= planned.epsilon
+    assert planned.outline.decisions + sum(charges) <= planned.epsilon
 
 
 def test_a_quiet_window_gives_absorption_its_best():

@@ -13,13 +13,13 @@ from pydantic import SecretStr, ValidationError
 
 from streamdp.config import load, parse
 from streamdp.config.faults import faults_of
-from streamdp.config.section import Section
 from streamdp.config.show import REDACTED, normalised, to_json, to_toml
+from streamdp.fields import Settings
 
 EXAMPLE = Path(__file__).parents[2] / "deploy" / "examples" / "clinic.toml"
 
 
-class Client(Section):
+class Client(Settings):
     """A stand-in for a table that holds secrets."""
 
     user: str

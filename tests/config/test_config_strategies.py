@@ -6,7 +6,7 @@ import pytest
 from config_samples import changed, only_fault
 
 from streamdp.config import parse
-from streamdp.strategies import STRATEGIES, parameter_names
+from streamdp.strategies import STRATEGIES, make_strategy
 
 DISTANCE = {"releases": 2, "threshold": 5}
 
@@ -34,7 +34,7 @@ class TestStrategies:
             **{"scale": 2.5, "burn_in": 1, "threshold_low": 1, "threshold_high": 9, "dead_band": 0},
         }
         # The threshold in counts is the other way to say threshold_fraction; the published calibration is refused.
-        names = parameter_names(strategy) - {"calibration", "threshold"}
+        names = set(STRATEGIES[strategy].parameters_type.model_fields) - {"threshold"}
         guarantee = {"privacy__window": None, "privacy__horizon": 10} if strategy in ("dsft", "dsat") else {}
         parameters = {name: values[name] for name in names}
         config = parse(changed(histogram__0__strategy=strategy, histogram__0__parameters=parameters, **guarantee))
@@ -48,15 +48,13 @@ class TestStrategies:
         view = config.build_views()[0]
         arguments = config.strategy_arguments(config.histogram[0], view)
         bare = arguments | {"parameters": DISTANCE}
-        kind = STRATEGIES[bare.pop("kind")]
-        parameters = bare.pop("parameters")
         # Equal fingerprints: the configuration's defaults and the strategy's are the same.
-        assert kind(**bare, **parameters).state() == config.build_strategy(config.histogram[0], view).state()
+        assert make_strategy(**bare).state() == config.build_strategy(config.histogram[0], view).state()
 
     @pytest.mark.parametrize("strategy", ["dsft", "dsat"])
     def test_finite_strategies_need_a_horizon(self, strategy):
         fault = only_fault(histogram__0__strategy=strategy, histogram__0__parameters=DISTANCE)
-        assert fault.startswith(f"histogram[0].strategy: found {strategy!r}, which works towards a privacy.horizon")
+        assert fault.startswith(f"histogram[0].strategy: found {strategy!r}, which is for a privacy.horizon")
 
     @pytest.mark.parametrize("strategy", ["dsat_w", "bd", "ba"])
     def test_w_event_strategies_need_a_window(self, strategy):
@@ -67,7 +65,7 @@ class TestStrategies:
             privacy__window=None,
             privacy__horizon=5,
         )
-        assert fault.startswith(f"histogram[0].strategy: found {strategy!r}, which is for a privacy.window (w-event)")
+        assert fault.startswith(f"histogram[0].strategy: found {strategy!r}, which is for a privacy.window")
 
     def test_the_published_calibration_is_refused_with_the_reason(self):
         fault = only_fault(

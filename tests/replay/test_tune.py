@@ -16,8 +16,8 @@ from streamdp.replay.play import open_trace
 from streamdp.replay.truth import Truth, truths
 from streamdp.replay.tune import tune
 from streamdp.replay.tune.search import REPORTING, Effort, Search
-from streamdp.replay.tune.space import space_of
 from streamdp.replay.tune.trials import Trial, Trials, run_trial
+from streamdp.strategies import STRATEGIES, Conditions
 
 DSAT_W = 'strategy = "dsat_w"\nparameters = { releases = 2, threshold = 40 }'
 
@@ -42,7 +42,8 @@ def arguments(kind, truth, epsilon="1", **guarantee):
 def best(truth, common, effort=None, also=None, trials=Trials):
     with trials(truth) as running:
         search = Search(running, common, effort or Effort(choosing=8, reporting=8, seed=1))
-        return search.best(space_of(common["kind"], common, truth), also)
+        conditions = Conditions(common["epsilon"], truth.shape, common["horizon"], common["window"])
+        return search.best(STRATEGIES[common["kind"]].tuning_space(conditions, truth), also)
 
 
 @pytest.fixture

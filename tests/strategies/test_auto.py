@@ -13,8 +13,7 @@ import streamdp.strategies.auto.strategy as strategy_module
 from streamdp.errors import ConfigurationError
 from streamdp.privacy.noise import InsecureSeededSource, discrete_laplace
 from streamdp.strategies import Auto, Decision, make_strategy, restore_strategy
-from streamdp.strategies.auto import busy_share, first_share, largest_share
-from streamdp.strategies.auto.strategy import usual_share
+from streamdp.strategies.auto.strategy import busy_share, first_share, largest_share, usual_share
 
 CELLS = 64
 SPANS: list[dict[str, int]] = [{"horizon": 60}, {"window": 20}]

@@ -7,15 +7,24 @@ import pytest
 
 from streamdp.errors import ConfigurationError
 from streamdp.privacy.noise import InsecureSeededSource
-from streamdp.strategies import Decision, Dsat, DsatW, Dsft, Fixed, StreamStrategy
+from streamdp.strategies import Decision, StreamStrategy, make_strategy
 
 HERE = np.array([100, 100], dtype=np.int64)
 FAR = np.array([90_000, 100], dtype=np.int64)
 
 
-def dsft(horizon: int = 8, releases: int = 3, **more: object) -> Dsft:
-    settings = {"threshold": 5_000, "source": InsecureSeededSource(4)} | more
-    return Dsft(epsilon=4, cells=2, horizon=horizon, releases=releases, **settings)  # type: ignore[arg-type]
+COMMON = ("epsilon", "cells", "horizon", "window", "sensitivity", "method", "source")
+
+
+def made(kind: str, **settings: object) -> StreamStrategy:
+    common = {name: value for name, value in settings.items() if name in COMMON}
+    parameters = {name: value for name, value in settings.items() if name not in COMMON}
+    return make_strategy(kind, parameters=parameters, **common)  # type: ignore[arg-type]
+
+
+def dsft(horizon: int = 8, releases: int = 3, **more: object) -> StreamStrategy:
+    settings = {"threshold": 5_000, "source": InsecureSeededSource(4), "horizon": horizon} | more
+    return made("dsft", epsilon=4, cells=2, releases=releases, **settings)
 
 
 def reasons(strategy: StreamStrategy, series: list[np.ndarray | None]) -> list[str]:
@@ -106,14 +115,16 @@ def test_wrong_parameters_are_refused(wrong: dict[str, object]) -> None:
 
 
 def test_dsat_waits_for_its_burn_in() -> None:
-    strategy = Dsat(
-        epsilon=4, cells=2, horizon=9, releases=3, threshold=5_000, burn_in=4, source=InsecureSeededSource(1)
+    strategy = made(
+        "dsat", epsilon=4, cells=2, horizon=9, releases=3, threshold=5_000, burn_in=4, source=InsecureSeededSource(1)
     )
     assert reasons(strategy, [HERE, FAR, FAR, FAR, FAR]) == ["first", "burn_in", "burn_in", "burn_in", "above"]
 
 
 def test_dsat_w_repeats_without_looking_while_the_window_is_full() -> None:
-    strategy = DsatW(epsilon=8, cells=2, window=4, releases=2, threshold=5_000, scale=0, source=InsecureSeededSource(1))
+    strategy = made(
+        "dsat_w", epsilon=8, cells=2, window=4, releases=2, threshold=5_000, scale=0, source=InsecureSeededSource(1)
+    )
     series: list[np.ndarray | None] = [HERE, FAR, HERE, HERE, HERE, FAR, HERE, FAR, FAR]
     assert reasons(strategy, series) == [
         "first",
@@ -129,7 +140,7 @@ def test_dsat_w_repeats_without_looking_while_the_window_is_full() -> None:
 
 
 def test_dsat_w_goes_on_for_ever_and_releases_again_after_a_long_pause() -> None:
-    strategy = DsatW(epsilon=8, cells=2, window=3, releases=1, threshold=5_000, source=InsecureSeededSource(1))
+    strategy = made("dsat_w", epsilon=8, cells=2, window=3, releases=1, threshold=5_000, source=InsecureSeededSource(1))
     series: list[np.ndarray | None] = [HERE, *[None] * 50, FAR]
     assert reasons(strategy, series)[-1] == "above"
 
@@ -148,7 +159,7 @@ def test_adaptive_sampling_follows_bursts(kind: str) -> None:
     settings = {"epsilon": 2, "cells": cells, "releases": 8, "threshold": 4_000, "threshold_low": 1_500}
     settings["source"] = InsecureSeededSource(2)  # type: ignore[assignment]
     strategy: StreamStrategy = (
-        Dsat(horizon=160, **settings) if kind == "dsat" else DsatW(window=160, **settings)  # type: ignore[arg-type]
+        made(kind, horizon=160, **settings) if kind == "dsat" else made(kind, window=160, **settings)
     )
     decisions = run(strategy, series)
     fresh = {decision.time_point for decision in decisions if decision.fresh}
@@ -160,7 +171,7 @@ def test_adaptive_sampling_follows_bursts(kind: str) -> None:
         return float(np.mean([np.abs(a - b).mean() for a, b in zip(series, counts, strict=True)]))  # type: ignore[operator]
 
     never_updated = [decisions[0].counts] * 160
-    fixed = Fixed(epsilon=2, cells=cells, horizon=160, interval=20, source=InsecureSeededSource(2))
+    fixed = made("fixed", epsilon=2, cells=cells, horizon=160, interval=20, source=InsecureSeededSource(2))
     adaptive_error = error([decision.counts for decision in decisions])
     assert adaptive_error < 0.25 * error(never_updated)
     assert adaptive_error < 0.5 * error([decision.counts for decision in run(fixed, series)])

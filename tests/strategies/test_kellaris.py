@@ -7,19 +7,19 @@ import pytest
 
 from streamdp.errors import ConfigurationError
 from streamdp.privacy.noise import InsecureSeededSource
-from streamdp.strategies import BudgetAbsorption, BudgetDistribution, Decision
+from streamdp.strategies import Decision, StreamStrategy, make_strategy
 
 HERE = np.array([100, 100, 100, 100], dtype=np.int64)
 FAR = np.array([10**8, 100, 100, 100], dtype=np.int64)
 EPSILON = Fraction(2)
 
 
-def bd(window: int) -> BudgetDistribution:
-    return BudgetDistribution(epsilon=EPSILON, cells=4, window=window, source=InsecureSeededSource(3))
+def bd(window: int) -> StreamStrategy:
+    return make_strategy("bd", epsilon=EPSILON, cells=4, window=window, source=InsecureSeededSource(3))
 
 
-def ba(window: int) -> BudgetAbsorption:
-    return BudgetAbsorption(epsilon=EPSILON, cells=4, window=window, source=InsecureSeededSource(3))
+def ba(window: int) -> StreamStrategy:
+    return make_strategy("ba", epsilon=EPSILON, cells=4, window=window, source=InsecureSeededSource(3))
 
 
 def released(decisions: list[Decision]) -> list[tuple[int, Fraction]]:
@@ -81,7 +81,7 @@ def test_ba_absorbs_at_most_a_windows_shares() -> None:
     assert [strategy.step(FAR).reason for _ in range(4)] == ["nullified", "nullified", "nullified", "above"]
 
 
-@pytest.mark.parametrize("strategy", [BudgetDistribution, BudgetAbsorption])
-def test_both_are_for_windows_only(strategy: type[BudgetAbsorption] | type[BudgetDistribution]) -> None:
+@pytest.mark.parametrize("kind", ["bd", "ba"])
+def test_both_are_for_windows_only(kind: str) -> None:
     with pytest.raises(ConfigurationError, match="window"):
-        strategy(epsilon=1, cells=4, horizon=5)
+        make_strategy(kind, epsilon=1, cells=4, horizon=5)

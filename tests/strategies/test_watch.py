@@ -17,8 +17,8 @@ import streamdp.strategies.auto.watch as watch_module
 from streamdp.histograms.bands import bands_of
 from streamdp.privacy.noise import InsecureSeededSource, discrete_laplace
 from streamdp.strategies import Auto, Decision, make_strategy, restore_strategy
-from streamdp.strategies.auto import WATCH_SHARE
 from streamdp.strategies.auto.outlook import Next, next_release
+from streamdp.strategies.auto.watch import SHARE as WATCH_SHARE
 from streamdp.strategies.auto.watch import Watch
 from streamdp.strategies.base import StreamStrategy
 

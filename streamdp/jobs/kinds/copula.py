@@ -8,15 +8,16 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from streamdp.domain import Domain
+from streamdp.fields import Settings
 from streamdp.jobs import progress
 from streamdp.jobs.base import SMALLEST_EPSILON, ParameterError
 from streamdp.jobs.copula import Copula
-from streamdp.jobs.kind import MOST_ROWS, Kind, Output, Parameters, check_rows, most_rows
+from streamdp.jobs.kind import MOST_ROWS, Kind, Output, check_rows, most_rows
 from streamdp.population import Snapshot
 from streamdp.privacy.exact import to_text
 
 
-class CopulaParameters(Parameters):
+class CopulaParameters(Settings):
     """Parameters of `streamdp.jobs.Copula`; the domain is the stream's."""
 
     attributes: list[str] | None = None

@@ -8,9 +8,10 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from streamdp.domain import Domain
+from streamdp.fields import Settings
 from streamdp.jobs import progress
 from streamdp.jobs.base import SMALLEST_EPSILON, ParameterError
-from streamdp.jobs.kind import Kind, Output, Parameters, Values, bounds_of, numeric_attributes
+from streamdp.jobs.kind import Kind, Output, Values, bounds_of, numeric_attributes
 from streamdp.jobs.kmeans import KMeans
 from streamdp.jobs.kmeans.bounds import checked_bounds
 from streamdp.jobs.kmeans.choose import grid_is_out_of_reach
@@ -23,7 +24,7 @@ MOST_CLUSTERS = 1_000
 Clusters = Annotated[int, Field(ge=1, le=MOST_CLUSTERS)]
 
 
-class KMeansParameters(Parameters):
+class KMeansParameters(Settings):
     """Parameters of `streamdp.jobs.KMeans`; the bounds are those of the stream's public domain."""
 
     n_clusters: Clusters | Literal["auto"]

@@ -11,9 +11,10 @@ import numpy.typing as npt
 from pydantic import Field
 
 from streamdp.domain import Attribute, Domain, View
+from streamdp.fields import Settings
 from streamdp.jobs import progress
 from streamdp.jobs.base import SMALLEST_EPSILON, ParameterError
-from streamdp.jobs.kind import Kind, Output, Parameters, Values, bounds_of, middles, numeric_attributes
+from streamdp.jobs.kind import Kind, Output, Values, bounds_of, middles, numeric_attributes
 from streamdp.jobs.personalized import (
     Clusters,
     Histogram,
@@ -33,7 +34,7 @@ MOST_RANGES = 1_000
 MOST_CLUSTERS = 1_000
 
 
-class PersonalizedParameters(Parameters):
+class PersonalizedParameters(Settings):
     """Parameters of `streamdp.jobs.Personalized`; preferences, domain and bounds are those of the stream. The epsilon
     of the request is what a user of the most liberal level pays; every other pays in proportion to what their level
     has for jobs."""

@@ -9,9 +9,10 @@ import numpy as np
 from pydantic import Field
 
 from streamdp.domain import Domain
+from streamdp.fields import Settings
 from streamdp.jobs import progress
 from streamdp.jobs.base import SMALLEST_EPSILON, ParameterError
-from streamdp.jobs.kind import MOST_ROWS, Kind, Output, Parameters, check_rows
+from streamdp.jobs.kind import MOST_ROWS, Kind, Output, check_rows
 from streamdp.jobs.privpfc import PrivPfC, Taxonomy
 from streamdp.population import Snapshot
 from streamdp.privacy.exact import to_text
@@ -20,7 +21,7 @@ from streamdp.privacy.exact import to_text
 MOST_CLASSES = 1_000
 
 
-class PrivPfCParameters(Parameters):
+class PrivPfCParameters(Settings):
     """Parameters of `streamdp.jobs.PrivPfC`; domain and classes are those of the stream."""
 
     target: str

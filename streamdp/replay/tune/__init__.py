@@ -18,8 +18,8 @@ from streamdp.replay.reader import TraceReader
 from streamdp.replay.result import PRIVATE
 from streamdp.replay.truth import Truth, truths
 from streamdp.replay.tune.search import Effort, Parameters, Search, error_of
-from streamdp.replay.tune.space import space_of
 from streamdp.replay.tune.trials import Trials
+from streamdp.strategies import STRATEGIES
 
 VERSION = 1
 
@@ -128,7 +128,8 @@ def _tuned(
     arguments = candidate.config.strategy_arguments(candidate.section, candidate.view)
     default: Parameters = arguments.pop("parameters")
     search = Search(trials, arguments, effort, on_part)
-    space = space_of(candidate.kind, arguments, truth)
+    conditions = candidate.config.conditions(candidate.section, candidate.view)
+    space = STRATEGIES[candidate.kind].tuning_space(conditions, truth)
     best = search.best(space, default)
     tuned = dict(best.parameters) != dict(default)
     (of_default,) = search.report([default]) if tuned else [best.reporting]

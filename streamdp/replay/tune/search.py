@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from streamdp.replay.compare import mean_of
-from streamdp.replay.tune.space import Point, Space
 from streamdp.replay.tune.trials import Outcome, Trial, Trials
+from streamdp.strategies.tuning import Point, Space
 
 SCOUTS = 3
 """Draws on which a point of the grid is tried, unless the first puts it this far behind the best:"""

@@ -10,16 +10,16 @@ from typing import Any, Unpack
 import numpy as np
 
 from streamdp.arrays import Counts, Floats
-from streamdp.errors import ConfigurationError
 from streamdp.histograms import Noisy
 from streamdp.histograms.bands import bands_of
 from streamdp.histograms.variance import Variance, laplace_variance
-from streamdp.privacy.exact import as_fraction, to_text
+from streamdp.privacy.exact import as_fraction, decimal_text, to_text
 from streamdp.strategies.auto.estimate import Estimate
 from streamdp.strategies.auto.outlook import Means, intervals, longest_gap, next_release
-from streamdp.strategies.auto.scales import Scales, range_noise
+from streamdp.strategies.auto.scales import Scales, cell_share, range_noise
 from streamdp.strategies.auto.watch import SHARE, Watch
 from streamdp.strategies.base import Charge, Common, StreamStrategy, Verdict
+from streamdp.strategies.description import Conditions, NoParameters, Outline
 
 # Charges are multiples of this fraction of epsilon, so that exact sums stay short.
 FINEST = 2**20
@@ -87,13 +87,13 @@ class Auto(StreamStrategy):
     """
 
     kind = "auto"
+    summary = "when a fresh release is worth more than waiting"
+    methods = ("laplace",)
     combines = True
     state_version = 5
 
-    def __init__(self, **common: Unpack[Common]) -> None:
-        if common.get("method", "laplace") != "laplace":
-            raise ConfigurationError("auto combines releases with independent noise; it goes with the method laplace")
-        super().__init__({}, **common)
+    def __init__(self, parameters: NoParameters, **common: Unpack[Common]) -> None:
+        super().__init__(parameters, **common)
         self._bands = bands_of(self.shape)
         self._method = self._scales = scales = Scales(self._bands)
         self._estimate = Estimate(self._bands, scales, laplace_variance(self.sensitivity / self.epsilon), self.span)
@@ -108,6 +108,36 @@ class Auto(StreamStrategy):
         self._cried = False
         self._meant = 0
         """How long the silence was meant to be that a cry has just ended."""
+
+    @classmethod
+    def outline(cls, parameters: Any, conditions: Conditions) -> Outline:
+        epsilon, span, returns = conditions.epsilon, conditions.span, conditions.window is not None
+        largest = largest_share(epsilon, span, returns)
+        smallest = busy_share(epsilon, span, returns, conditions.shape)
+        first = first_share(epsilon, span, returns, conditions.shape)
+        longest = longest_gap_planned(span, returns)
+        return Outline(
+            span,
+            largest,
+            smallest,
+            cell_share=cell_share(conditions.shape),
+            between=(
+                f"with epsilon between about {float(smallest):.3g} each when the counts never rest and"
+                f" {float(largest):.3g} when they do"
+            ),
+            notes=(
+                f"The first point is released with epsilon {float(first):.3g}, the second release follows within three"
+                f" points, and no gap is planned to be longer than {longest} {'point' if longest == 1 else 'points'}.",
+                "It learns from its own releases how fast the counts move, and chooses the interval between releases,"
+                " and what each may spend, for the least error; that costs nothing. Where there are enough records to"
+                " see it through the noise, a change detector looks between releases for jumps, and costs epsilon"
+                f" {decimal_text(epsilon * SHARE)} at most, once, however long it looks. What is published is the best"
+                " estimate from all releases so far, with trends and daily or weekly rhythms, never negative, and with"
+                " the error to expect of any range; so the noise below is the most, and usually much less is left of"
+                " it. Between releases it publishes what they let expect, when that has moved: a forecast, which costs"
+                " nothing.",
+            ),
+        )
 
     def _decide(self, counts: Counts) -> Verdict:
         self._cried, self._meant = False, 0
@@ -363,7 +393,7 @@ def largest_share(epsilon: Fraction, span: int, returns: bool) -> Fraction:
     return epsilon * (_MOST_WINDOW if returns else _MOST)
 
 
-def longest_silence(span: int, returns: bool) -> int:
+def longest_gap_planned(span: int, returns: bool) -> int:
     """The longest that is planned, in points."""
     return -(-span // (_FEWEST_WINDOW if returns else _FEWEST_FINITE))
 

@@ -1,4 +1,4 @@
-"""Kinds of value a configuration holds that TOML has no type for: exact numbers, durations, names."""
+"""Typed settings: the base of every table, and values that TOML has no type for: exact numbers, durations, names."""
 
 from __future__ import annotations
 
@@ -6,12 +6,31 @@ import re
 from fractions import Fraction
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, PlainSerializer, PlainValidator, StringConstraints, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    PlainSerializer,
+    PlainValidator,
+    StringConstraints,
+    WithJsonSchema,
+)
 
 from streamdp.privacy.exact import as_fraction, decimal_text, to_text
 
 _UNITS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)", re.ASCII)
+
+
+class Settings(BaseModel):
+    """A table: unknown keys are refused, values are taken as written, and nothing changes after loading.
+
+    An error does not repeat what was given.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid", strict=True, frozen=True, hide_input_in_errors=True, use_attribute_docstrings=True
+    )
 
 
 def _read_exact(value: Any) -> Fraction:
