@@ -137,14 +137,14 @@ def _stream_rules() -> list[Subject]:
     C = _RELEASES
     both = 2 * C
     rows: list[tuple[str, Rule, Verdict, float | None]] = [
-        ("seed 000 Alg. 7, C-1 positives", _rule(2, both, C - 1), Verdict.EXCEEDS, 1.5 - 1 / C),
-        ("seed 000 Alg. 7, C positives", _rule(2, both, C), Verdict.EXCEEDS, 1.5),
-        ("seed 001 Alg. 1, C-1 positives", _rule(both, both, C - 1), Verdict.WITHIN, 1 - 1 / (2 * C)),
-        ("seed 001 Alg. 1, C positives", _rule(both, both, C), Verdict.EXCEEDS, 1 + 1 / (2 * C)),
-        ("seed 001 Alg. 2, clamped", _rule(both, both, C - 1, clamp=(0.0, 1000.0)), Verdict.UNBOUNDED, None),
-        ("seed 001 Alg. 2, uncut", _rule(both, both, None), Verdict.UNBOUNDED, None),
+        ("Li 2017 Alg. 7, C-1 positives", _rule(2, both, C - 1), Verdict.EXCEEDS, 1.5 - 1 / C),
+        ("Li 2017 Alg. 7, C positives", _rule(2, both, C), Verdict.EXCEEDS, 1.5),
+        ("Li 2015 Alg. 1, C-1 positives", _rule(both, both, C - 1), Verdict.WITHIN, 1 - 1 / (2 * C)),
+        ("Li 2015 Alg. 1, C positives", _rule(both, both, C), Verdict.EXCEEDS, 1 + 1 / (2 * C)),
+        ("Li 2015 Alg. 2, clamped", _rule(both, both, C - 1, clamp=(0.0, 1000.0)), Verdict.UNBOUNDED, None),
+        ("Li 2015 Alg. 2, uncut", _rule(both, both, None), Verdict.UNBOUNDED, None),
     ]
-    single = Subject(STREAM_RULES, "seed 001 Alg. 3, one rho", CLAIM, _single_threshold_noise, Verdict.UNBOUNDED)
+    single = Subject(STREAM_RULES, "Li 2015 Alg. 3, one rho", CLAIM, _single_threshold_noise, Verdict.UNBOUNDED)
     return [*(_printed(STREAM_RULES, *row) for row in rows), single]
 
 

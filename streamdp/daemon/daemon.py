@@ -43,7 +43,6 @@ from streamdp.journal import JobsCommit, PointCommit, Release
 from streamdp.observe import logs
 from streamdp.observe.observer import Observer
 from streamdp.population import write_checkpoint
-from streamdp.privacy import ledger
 from streamdp.transport.base import Message, TopicPartition, Transport, Unreachable
 from streamdp.transport.batch import RecordBatch
 
@@ -357,15 +356,10 @@ def to_commit(
     )
 
 
-def _jobs_of(actions: Sequence[Action]) -> tuple[list[Job], list[ledger.Charge]]:
+def _jobs_of(actions: Sequence[Action]) -> tuple[list[Job], list[Charge]]:
     """Jobs to save, and every charge."""
     jobs = [action.job for action in actions if isinstance(action, SaveJob)]
-    charges = [
-        ledger.Charge(action.time_point, action.owner, action.epsilon, action.purpose, action.counted, action.amounts)
-        for action in actions
-        if isinstance(action, Charge)
-    ]
-    return jobs, charges
+    return jobs, [action for action in actions if isinstance(action, Charge)]
 
 
 def _messages_of(actions: Sequence[Action], timestamp: int) -> list[Message]:

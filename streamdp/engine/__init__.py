@@ -2,7 +2,6 @@
 
 from streamdp.engine.actions import (
     Action,
-    Charge,
     Checkpoint,
     Publish,
     SaveJob,
@@ -24,6 +23,7 @@ from streamdp.engine.events import (
 )
 from streamdp.engine.job_queue import JobQueue
 from streamdp.engine.topics import Topics
+from streamdp.privacy.ledger import Charge
 
 __all__ = [
     "Action",

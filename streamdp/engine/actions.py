@@ -3,26 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from streamdp.engine.job import Job
-
-
-@dataclass(frozen=True, slots=True)
-class Charge:
-    """An entry of the ledger: the audit trail under the reservation of `owner`, or a job's charge (`counted`),
-    by level of privacy when it has `amounts`."""
-
-    time_point: int
-    owner: str
-    epsilon: Fraction
-    purpose: str
-    counted: bool = False
-    amounts: tuple[Fraction, ...] | None = None
+from streamdp.privacy.ledger import Charge
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from streamdp import messages
 from streamdp.domain import View
-from streamdp.engine.actions import Action, Charge, Checkpoint, Publish, SaveState, StoreRelease
+from streamdp.engine.actions import Action, Checkpoint, Publish, SaveState, StoreRelease
 from streamdp.engine.events import (
     BoundaryPassed,
     CancelRequested,
@@ -34,6 +34,7 @@ from streamdp.engine.job import Job
 from streamdp.engine.job_queue import JobQueue
 from streamdp.engine.topics import Topics
 from streamdp.privacy.exact import to_text
+from streamdp.privacy.ledger import Charge
 from streamdp.strategies import Decision, Strategy
 
 
@@ -149,7 +150,7 @@ class Engine:
             decision = plan.strategy.step(self._counts[plan.name])
             reason = decision.reason
         actions: list[Action] = [
-            Charge(event.time_point, plan.name, epsilon, purpose) for epsilon, purpose in decision.charges
+            Charge(event.time_point, plan.name, epsilon, purpose, counted=False) for epsilon, purpose in decision.costs
         ]
         is_new = decision.fresh or decision.foreseen
         if is_new:
@@ -177,7 +178,7 @@ class Engine:
         return actions
 
     def _header(self, plan: Plan, event: PointClosed, decision: Decision, reason: str) -> dict[str, Any]:
-        spent = sum((epsilon for epsilon, _ in decision.charges), Fraction(0))
+        spent = sum((epsilon for epsilon, _ in decision.costs), Fraction(0))
         return {
             "stream": self.stream,
             "histogram": plan.name,
@@ -188,7 +189,7 @@ class Engine:
             "reason": reason,
             "guarantee": plan.strategy.guarantee,
             "threshold": None if decision.threshold is None else to_text(Fraction(decision.threshold)),
-            "charges": [[to_text(epsilon), purpose] for epsilon, purpose in decision.charges],
+            "charges": [[to_text(epsilon), purpose] for epsilon, purpose in decision.costs],
             "epsilon_left": to_text(self._budget.left(event.time_point, plan.name) - spent),
         }
 

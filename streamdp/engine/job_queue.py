@@ -16,7 +16,7 @@ from fractions import Fraction
 from typing import Any, Protocol
 
 from streamdp import result_messages
-from streamdp.engine.actions import Action, Charge, Publish, SaveJob, StartJob, StopJob
+from streamdp.engine.actions import Action, Publish, SaveJob, StartJob, StopJob
 from streamdp.engine.events import CancelRequested, JobFinished, JobRequested
 from streamdp.engine.job import FAILED, Job, owner_of
 from streamdp.engine.topics import Topics
@@ -133,7 +133,7 @@ class JobQueue:
         job = Job(event.job_id, event.kind, event.epsilon, event.params, "admitted", time_point, amounts=amounts)
         self._known.add(_topic_key(job.job_id))
         self._open[job.job_id] = job
-        booked = Charge(time_point, job.owner, job.epsilon, job.kind, counted=True, amounts=amounts)
+        booked = ledger.Charge(time_point, job.owner, job.epsilon, job.kind, amounts=amounts)
         return [booked, SaveJob(job), StartJob(job)]
 
     def _refuse(

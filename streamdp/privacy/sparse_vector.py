@@ -1,6 +1,6 @@
 """The sparse vector technique: many questions, few of them answered "above", one price.
 
-This is Algorithm 23 of seed 004, chapter 5 (Lyu, Su, Li: Understanding the Sparse Vector Technique for Differential
+This is the standard algorithm (Lyu, Su, Li 2017: Understanding the Sparse Vector Technique for Differential
 Privacy, PVLDB 10(6), 2017) in integers: one draw of threshold noise for the life of the object, fresh query noise for
 every question, and a stop for good after `positives` answers "above".
 """

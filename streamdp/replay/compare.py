@@ -89,7 +89,7 @@ class _Run:
         decision = self._strategy.skip() if missed else self._strategy.step(truth)
         if (decision.fresh or decision.foreseen) and decision.counts is not None:
             self._answered = self._queries.answers(decision.counts)
-        self._spend(decision.time_point, sum((charge.epsilon for charge in decision.charges), Fraction(0)))
+        self._spend(decision.time_point, sum((cost.epsilon for cost in decision.costs), Fraction(0)))
         absolute, relative = errors(answers, self._answered, records)
         self.absolute.append(absolute)
         self.relative.append(relative)

@@ -24,7 +24,7 @@ from streamdp.engine import Action, Charge, PointClosed, Publish
 from streamdp.errors import ConfigurationError
 from streamdp.ingest import Decoded, Reason
 from streamdp.pipeline import Pipeline
-from streamdp.privacy import InsecureSeededSource, Ledger, NoiseSource, ledger
+from streamdp.privacy import InsecureSeededSource, Ledger, NoiseSource
 from streamdp.privacy.exact import to_text
 from streamdp.replay.queries import QUERIES, RangeQueries, errors
 from streamdp.replay.reader import TraceReader
@@ -90,11 +90,7 @@ class Player:
         """Every point with what the engine wants done, booked in the ledger; ends with the trace or the horizon."""
         for event in self.timeline.points():
             actions = self.pipeline.close(event)
-            self.ledger.book(
-                ledger.Charge(action.time_point, action.owner, action.epsilon, action.purpose, counted=False)
-                for action in actions
-                if isinstance(action, Charge)
-            )
+            self.ledger.book(action for action in actions if isinstance(action, Charge))
             self.ledger.settle(event.time_point - max(self.ledger.terms.points, _KEPT_POINTS))
             yield event, actions
             if self.pipeline.engine.ended:

@@ -19,7 +19,7 @@ _MOST_CORNERS = 1 << 20
 
 
 class RangeQueries:
-    """The same random ranges for every point: on each axis an interval with both ends uniform, as in seed 001 (7.1).
+    """The same random ranges for every point: on each axis an interval with both ends uniform (Li et al. 2015).
 
     A histogram is answered from its running sums along all axes: a range is a signed sum over its corners there.
     """

@@ -12,7 +12,7 @@ from streamdp.errors import ConfigurationError
 from streamdp.fields import Settings
 from streamdp.privacy.noise import NoiseSource
 from streamdp.strategies.auto import Auto
-from streamdp.strategies.base import Charge, Common, Decision, Rational, Strategy, StreamStrategy
+from streamdp.strategies.base import Common, Cost, Decision, Rational, Strategy, StreamStrategy
 from streamdp.strategies.baseline import Baseline
 from streamdp.strategies.budget_absorption import BudgetAbsorption
 from streamdp.strategies.budget_distribution import BudgetDistribution
@@ -118,8 +118,8 @@ def _strategy(kind: str) -> type[StreamStrategy]:
 
 __all__ = [
     "STRATEGIES",
-    "Charge",
     "Conditions",
+    "Cost",
     "Decision",
     "NoParameters",
     "Outline",

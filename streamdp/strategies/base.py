@@ -42,8 +42,8 @@ Reason = Literal[
 ]
 
 
-class Charge(NamedTuple):
-    """One entry for the audit trail: what was spent at this time point, and on what."""
+class Cost(NamedTuple):
+    """What was spent at this time point, and on what."""
 
     epsilon: Fraction
     purpose: Purpose
@@ -56,7 +56,7 @@ class Verdict:
     reason: Reason
     epsilon: Fraction = Fraction(0)
     threshold: int | None = None
-    charges: tuple[Charge, ...] = ()
+    costs: tuple[Cost, ...] = ()
     """What deciding was charged; a release adds its own."""
 
 
@@ -76,7 +76,7 @@ class Decision:
     scale: Fraction | None
     """The scale of the noise that was drawn for a fresh release."""
     reason: Reason
-    charges: tuple[Charge, ...]
+    costs: tuple[Cost, ...]
     variance: Variance | None = None
     """What is known of the error of new counts; None for a repeat, or when nothing is."""
     combined: bool = False
@@ -290,7 +290,7 @@ class StreamStrategy(ABC):
         self.time_point += 1
 
     def _carry_out(self, verdict: Verdict, counts: Counts | None = None) -> Decision:
-        charges = verdict.charges
+        costs = verdict.costs
         scale = variance = None
         if verdict.epsilon and counts is not None:
             noisy = self._method.release(counts, self.shape, verdict.epsilon, self.sensitivity, self._source)
@@ -299,7 +299,7 @@ class StreamStrategy(ABC):
             self.foreseen_at = None
             scale = noisy.scale
             variance = self._variance(scale)
-            charges = (*charges, Charge(verdict.epsilon, "release"))
+            costs = (*costs, Cost(verdict.epsilon, "release"))
         foreseen = self.foreseen_at == self.time_point
         if foreseen:
             variance = self._variance(None)
@@ -311,7 +311,7 @@ class StreamStrategy(ABC):
             threshold=verdict.threshold,
             scale=scale,
             reason=verdict.reason,
-            charges=charges,
+            costs=costs,
             variance=variance,
             combined=self.combines,
             foreseen=foreseen,

@@ -7,7 +7,7 @@ from typing import Any, Unpack
 
 from streamdp.arrays import Counts
 from streamdp.privacy.mechanisms import noisy_at_least
-from streamdp.strategies.base import Charge, Common, StreamStrategy, Verdict
+from streamdp.strategies.base import Common, Cost, StreamStrategy, Verdict
 from streamdp.strategies.description import Conditions, NoParameters, Outline
 from streamdp.strategies.statistic import L1Distance
 
@@ -48,12 +48,12 @@ class BudgetAbsorption(StreamStrategy):
             self._taken_up_to = self.time_point + shares - 1
             return Verdict("first", budget)
         threshold = self.cells * self.sensitivity // budget + 1
-        charges = (Charge(self.share, "dissimilarity"),)
+        costs = (Cost(self.share, "dissimilarity"),)
         distance = self._distance.between(counts, self.last)
         if not noisy_at_least(distance, threshold, self.share, self.sensitivity, self._source):
-            return Verdict("below", threshold=threshold, charges=charges)
+            return Verdict("below", threshold=threshold, costs=costs)
         self._taken_up_to = self.time_point + shares - 1
-        return Verdict("above", budget, threshold, charges)
+        return Verdict("above", budget, threshold, costs)
 
     def _progress(self) -> dict[str, Any]:
         return {"taken_up_to": self._taken_up_to}

@@ -9,7 +9,7 @@ from typing import Any, Unpack
 from streamdp.arrays import Counts
 from streamdp.privacy.exact import as_fraction, to_text
 from streamdp.privacy.mechanisms import noisy_at_least
-from streamdp.strategies.base import Charge, Common, StreamStrategy, Verdict
+from streamdp.strategies.base import Common, Cost, StreamStrategy, Verdict
 from streamdp.strategies.description import Conditions, NoParameters, Outline
 from streamdp.strategies.statistic import L1Distance
 
@@ -51,12 +51,12 @@ class BudgetDistribution(StreamStrategy):
             self._spent.append((self.time_point, budget))
             return Verdict("first", budget)
         threshold = self.cells * self.sensitivity // budget + 1
-        charges = (Charge(self.dissimilarity, "dissimilarity"),)
+        costs = (Cost(self.dissimilarity, "dissimilarity"),)
         distance = self._distance.between(counts, self.last)
         if not noisy_at_least(distance, threshold, self.dissimilarity, self.sensitivity, self._source):
-            return Verdict("below", threshold=threshold, charges=charges)
+            return Verdict("below", threshold=threshold, costs=costs)
         self._spent.append((self.time_point, budget))
-        return Verdict("above", budget, threshold, charges)
+        return Verdict("above", budget, threshold, costs)
 
     def _next_budget(self) -> Fraction:
         self._spent = [(point, epsilon) for point, epsilon in self._spent if point > self.time_point - self.span]

@@ -8,7 +8,7 @@ from typing import Any
 
 from streamdp.privacy.noise import NoiseSource
 from streamdp.privacy.sparse_vector import SparseVector
-from streamdp.strategies.base import Charge, Reason
+from streamdp.strategies.base import Cost, Reason
 from streamdp.strategies.description import Conditions
 from streamdp.strategies.dsat import AdaptiveParameters, AdaptiveStrategy
 from streamdp.strategies.sampling import DistanceParameters, split
@@ -43,12 +43,12 @@ class WindowPlan:
     def cut_off(self, time_point: int) -> bool:
         return self._in_window(time_point) >= self.releases
 
-    def ask(self, distance: int, threshold: int, source: NoiseSource | None) -> tuple[bool, tuple[Charge, ...]]:
-        charges: tuple[Charge, ...] = ()
+    def ask(self, distance: int, threshold: int, source: NoiseSource | None) -> tuple[bool, tuple[Cost, ...]]:
+        costs: tuple[Cost, ...] = ()
         if self.sparse_vector is None:
             self.sparse_vector = SparseVector(self.stretch, self._sensitivity, 1, source=source)
-            charges = (Charge(self.stretch, "decisions"),)
-        return self.sparse_vector.above(distance, threshold), charges
+            costs = (Cost(self.stretch, "decisions"),)
+        return self.sparse_vector.above(distance, threshold), costs
 
     def released(self, time_point: int, epsilon: Fraction) -> None:
         self._any = True

@@ -56,7 +56,7 @@ class Published(StreamStrategy):
     """Li et al. (2015), Algorithms 1 (`dsft`), 2 (`dsat`) and 3 (`dsat_w`), line by line. No guarantee.
 
     Distances are of frequencies with sensitivity `2 / (n - 1)`, `e1 = k * epsilon`, threshold and distance both get
-    `Lap(2C * sensitivity / e1)`, and the charges are what the paper claims, not what is spent. Two readings:
+    `Lap(2C * sensitivity / e1)`, and the costs are what the paper claims, not what is spent. Two readings:
     Algorithm 3 publishes raw data at a repeat, and here the last released counts; and without an end it has no final
     release. The parameters are those of the exact forms, in counts, and are divided by `expected_users`, which is
     therefore required.

@@ -15,7 +15,7 @@ from streamdp.arrays import Counts
 from streamdp.fields import Exact, PositiveExact, Settings
 from streamdp.privacy.noise import NoiseSource
 from streamdp.privacy.sparse_vector import SparseVector
-from streamdp.strategies.base import Charge, Reason, StreamStrategy, Verdict
+from streamdp.strategies.base import Cost, Reason, StreamStrategy, Verdict
 from streamdp.strategies.controller import Controller
 from streamdp.strategies.description import Conditions, Outline
 from streamdp.strategies.statistic import L1Distance
@@ -84,7 +84,7 @@ class SamplingPlan(Protocol):
     def cut_off(self, time_point: int) -> bool:
         """Whether no release is left for this point, so that nothing may be asked."""
 
-    def ask(self, distance: int, threshold: int, source: NoiseSource | None) -> tuple[bool, tuple[Charge, ...]]:
+    def ask(self, distance: int, threshold: int, source: NoiseSource | None) -> tuple[bool, tuple[Cost, ...]]:
         """Whether the private distance reaches the public threshold, and what that question was charged."""
 
     def released(self, time_point: int, epsilon: Fraction) -> None:
@@ -126,11 +126,11 @@ class DistanceSampling:
         threshold = self.threshold
         if isinstance(threshold, Controller):
             threshold = threshold.advance(time_point, self.plan.rate(time_point))
-        above, charges = self.plan.ask(self.distance.between(counts, released), threshold, source)
+        above, costs = self.plan.ask(self.distance.between(counts, released), threshold, source)
         if not above:
-            return Verdict("below", threshold=threshold, charges=charges)
+            return Verdict("below", threshold=threshold, costs=costs)
         share = self.plan.share
-        return self._release(time_point, share, Verdict("above", share, threshold, charges))
+        return self._release(time_point, share, Verdict("above", share, threshold, costs))
 
     def _release(self, time_point: int, epsilon: Fraction, verdict: Verdict) -> Verdict:
         self.plan.released(time_point, epsilon)
@@ -265,12 +265,12 @@ class FiniteHorizonPlan:
     def cut_off(self, time_point: int) -> bool:
         return self.used == self.releases
 
-    def ask(self, distance: int, threshold: int, source: NoiseSource | None) -> tuple[bool, tuple[Charge, ...]]:
-        charges: tuple[Charge, ...] = ()
+    def ask(self, distance: int, threshold: int, source: NoiseSource | None) -> tuple[bool, tuple[Cost, ...]]:
+        costs: tuple[Cost, ...] = ()
         if self.sparse_vector is None:
             self.sparse_vector = SparseVector(self.decisions, self._sensitivity, self.releases - 1, source=source)
-            charges = (Charge(self.decisions, "decisions"),)
-        return self.sparse_vector.above(distance, threshold), charges
+            costs = (Cost(self.decisions, "decisions"),)
+        return self.sparse_vector.above(distance, threshold), costs
 
     def released(self, time_point: int, epsilon: Fraction) -> None:
         self.used += 1

@@ -21,7 +21,7 @@ def only(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
 
 
 def test_a_table_a_legend_and_one_sentence(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    only(monkeypatch, "SparseVector c=1, general", "seed 000 Alg. 7, C-1 positives")
+    only(monkeypatch, "SparseVector c=1, general", "Li 2017 Alg. 7, C-1 positives")
     assert main(["audit"]) == 0
     output = capsys.readouterr()
     assert output.err == ""
@@ -43,7 +43,7 @@ def test_json_for_machines(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
 def test_halved_noise_ends_with_exit_code_1(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    only(monkeypatch, "SparseVector c=1, general", "seed 000 Alg. 7, C-1 positives")
+    only(monkeypatch, "SparseVector c=1, general", "Li 2017 Alg. 7, C-1 positives")
     scales = sparse_vector.noise_scales
 
     def wrong(*arguments: Any) -> tuple[Fraction, Fraction]:

@@ -61,7 +61,7 @@ def test_what_is_planned_is_what_a_stream_that_always_changes_spends(name):
     charges = []
     for point in range(plan(config).span):
         decision = strategy.step(np.full(view.cells, far * (point % 2), dtype=np.int64))
-        charges += [charge.epsilon for charge in decision.charges if charge.purpose == "release"]
+        charges += [cost.epsilon for cost in decision.costs if cost.purpose == "release"]
     assert len(charges) == (planned.outline.releases if planned.strategy != "ba" else len(charges))
     assert len(charges) <= planned.outline.releases
     assert min(charges) == planned.worst.epsilon

@@ -94,7 +94,7 @@ def test_a_moving_histogram_is_released_more_often_than_a_still_one(span: dict[s
 def test_a_horizon_is_spent_to_the_last_bit() -> None:
     strategy = build(horizon=60)
     decisions = [strategy.step(counts) for counts in moving(0.01, 60)]
-    assert sum((charge.epsilon for decision in decisions for charge in decision.charges), Fraction(0)) == 1
+    assert sum((charge.epsilon for decision in decisions for charge in decision.costs), Fraction(0)) == 1
     assert decisions[0].reason == "first"
     assert decisions[0].epsilon == first_share(Fraction(1), 60, False, (CELLS,))
     assert any(decision.fresh for decision in decisions[1:4])

@@ -39,7 +39,7 @@ def test_the_first_point_is_released_unasked_and_the_last_spends_what_is_left() 
     decisions = run(dsft(horizon=6), [HERE, HERE, FAR, FAR, FAR, FAR])
     assert [decision.reason for decision in decisions] == ["first", "below", "above", "below", "below", "final"]
     e1, e2 = Fraction(4, 11), Fraction(40, 11)
-    assert [decision.charges for decision in decisions] == [
+    assert [decision.costs for decision in decisions] == [
         ((e2 / 3, "release"),),
         ((e1, "decisions"),),
         ((e2 / 3, "release"),),

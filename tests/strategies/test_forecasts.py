@@ -45,9 +45,9 @@ def test_what_is_foreseen_costs_nothing_and_is_told_apart() -> None:
     assert len(foreseen) > 30
     for decision in foreseen:
         assert not decision.fresh and not decision.epsilon and decision.scale is None
-        assert all(charge.purpose == "decisions" for charge in decision.charges)
+        assert all(charge.purpose == "decisions" for charge in decision.costs)
         assert decision.reason in ("waiting", "below", "cut_off") and decision.variance is not None
-    assert sum(charge.epsilon for decision in decisions for charge in decision.charges) <= 1
+    assert sum(charge.epsilon for decision in decisions for charge in decision.costs) <= 1
 
 
 def test_it_is_nearer_to_the_truth_than_what_was_released_last(monkeypatch: pytest.MonkeyPatch) -> None:

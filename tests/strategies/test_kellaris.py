@@ -48,14 +48,14 @@ def test_bd_repeats_while_the_distance_is_below_the_error_of_a_release() -> None
     # A release would get 1/4 and carry 4 cells * 4: "exceeds 16" is "at least 17".
     assert {decision.reason for decision in decisions} == {"below"}
     assert {decision.threshold for decision in decisions} == {17}
-    assert {decision.charges[0] for decision in decisions} == {(Fraction(1, 4), "dissimilarity")}
+    assert {decision.costs[0] for decision in decisions} == {(Fraction(1, 4), "dissimilarity")}
 
 
 def test_bd_stops_when_the_window_has_next_to_nothing_left_and_its_rationals_stay_small() -> None:
     strategy = bd(window=60)
     decisions = [strategy.step(FAR if point % 2 else HERE) for point in range(200)]
     assert decisions[30].reason == "cut_off"
-    assert decisions[30].charges == ()
+    assert decisions[30].costs == ()
     assert {decision.epsilon.denominator <= 2**20 for decision in decisions} == {True}
     assert any(decision.fresh for decision in decisions[60:])
 
@@ -68,7 +68,7 @@ def test_ba_absorbs_unused_shares_and_nullifies_as_many_points() -> None:
     # Point 5 takes its own share and those of 2, 3 and 4, so 6, 7 and 8 are nullified.
     assert released(decisions) == [(1, share), (5, 4 * share)]
     assert [decision.reason for decision in decisions[5:]] == ["nullified"] * 3
-    assert [decision.charges for decision in decisions[5:]] == [()] * 3
+    assert [decision.costs for decision in decisions[5:]] == [()] * 3
     assert released([strategy.step(HERE)]) == [(9, share)]
 
 

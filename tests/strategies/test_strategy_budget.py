@@ -19,8 +19,8 @@ skips = st.lists(st.booleans(), min_size=20, max_size=20)
 
 def spent_in(decisions: list[Decision], first: int, last: int) -> Fraction:
     """What the audit trail holds between two points."""
-    charges = [charge for decision in decisions if first <= decision.time_point <= last for charge in decision.charges]
-    return sum((charge.epsilon for charge in charges), Fraction(0))
+    costs = [charge for decision in decisions if first <= decision.time_point <= last for charge in decision.costs]
+    return sum((charge.epsilon for charge in costs), Fraction(0))
 
 
 def most_spent(decisions: list[Decision], window: int | None) -> Fraction:
@@ -33,7 +33,7 @@ def stretches(decisions: list[Decision]) -> list[tuple[int, int, Fraction]]:
     """First and last question of every sparse vector, and its charge."""
     found: list[tuple[int, int, Fraction]] = []
     for decision in decisions:
-        for charge in decision.charges:
+        for charge in decision.costs:
             if charge.purpose == "decisions":
                 found.append((decision.time_point, decision.time_point, charge.epsilon))
         if decision.reason in ("above", "below") and found:
@@ -62,7 +62,7 @@ def test_the_audit_trail_stays_within_the_reservation(name: str, seed: int, skip
     assert most_spent(decisions, strategy.window) <= EPSILON
     for decision, skip in zip(decisions, skipped, strict=True):
         assert decision.fresh == (decision.epsilon > 0) == (decision.scale is not None)
-        assert not (skip and decision.charges)
+        assert not (skip and decision.costs)
 
 
 @pytest.mark.parametrize("name", ["dsat_w", "dsat_w-once"])

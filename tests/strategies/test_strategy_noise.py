@@ -106,7 +106,7 @@ def test_one_sparse_vector_decides_for_the_whole_horizon(kind: str, drawn: Drawn
     assert len(drawn) == len(asked) + 1
     assert set(drawn[1:]) == {drawn[1]}
     assert sparse_vector_cost(drawn[0], drawn[1], 2, 3) == Fraction(1, 5)
-    assert [charge for decision in decisions for charge in decision.charges if charge.purpose == "decisions"] == [
+    assert [charge for decision in decisions for charge in decision.costs if charge.purpose == "decisions"] == [
         (Fraction(1, 5), "decisions")
     ]
 
@@ -119,7 +119,7 @@ def test_every_stretch_of_dsat_w_has_its_own_sparse_vector(drawn: Drawn) -> None
     rho, nu = drawn[0], drawn[1]
     assert drawn == [rho, nu, nu, rho, nu, nu, nu]
     assert sparse_vector_cost(rho, nu, 2, 1) == Fraction(1, 5) / 4
-    assert [len(decision.charges) for decision in decisions] == [1, 1, 1, 1, 0, 1]
+    assert [len(decision.costs) for decision in decisions] == [1, 1, 1, 1, 0, 1]
 
 
 @pytest.mark.parametrize("kind", ["bd", "ba"])
@@ -129,7 +129,7 @@ def test_dissimilarity_gets_the_noise_of_half_a_points_share(kind: str, drawn: D
     asked = [decision for decision in decisions if decision.threshold is not None]
     assert drawn == [2 / Fraction(1, 10)] * len(asked)
     assert len(asked) >= 5
-    assert all((Fraction(1, 10), "dissimilarity") in decision.charges for decision in asked)
+    assert all((Fraction(1, 10), "dissimilarity") in decision.costs for decision in asked)
 
 
 def check_comparison(compare: Callable[..., bool]) -> None:
@@ -151,5 +151,5 @@ def test_skipping_looks_at_nothing_and_draws_nothing(drawn: Drawn, monkeypatch: 
     for kind, guarantee, parameters, _ in FIRST_RELEASE:
         strategy = build(kind, guarantee, parameters, cells=3)
         decision = strategy.skip()
-        assert (decision.fresh, decision.counts, decision.charges) == (False, None, ())
+        assert (decision.fresh, decision.counts, decision.costs) == (False, None, ())
     assert drawn == []

@@ -37,7 +37,7 @@ def advance(strategy: StreamStrategy, point: int, counts: np.ndarray) -> Decisio
 
 
 def same(one: Decision, other: Decision) -> bool:
-    scalars = ("time_point", "fresh", "epsilon", "threshold", "scale", "reason", "charges")
+    scalars = ("time_point", "fresh", "epsilon", "threshold", "scale", "reason", "costs")
     return all(getattr(one, name) == getattr(other, name) for name in scalars) and np.array_equal(
         one.counts, other.counts
     )

@@ -25,13 +25,13 @@ from streamdp.strategies.base import StreamStrategy
 
 def check_cost(decisions: list[Decision], scales: list[Fraction], sensitivity: int) -> None:
     """By the theorem and not by the code: D / rho's scale + 2D / nu's scale, once for each charge."""
-    charges = [charge for d in decisions for charge in d.charges if charge.purpose == "decisions"]
+    costs = [charge for d in decisions for charge in d.costs if charge.purpose == "decisions"]
     asked = [d for d in decisions if d.reason in ("above", "below")]
-    assert len(charges) >= 1
-    price = charges[0].epsilon
+    assert len(costs) >= 1
+    price = costs[0].epsilon
     assert 0 < price <= WATCH_SHARE
-    assert charges == [(price, "decisions")] * len(charges)
-    assert len(scales) == len(asked) + len(charges)
+    assert costs == [(price, "decisions")] * len(costs)
+    assert len(scales) == len(asked) + len(costs)
     of_threshold, of_query = scales[0], scales[1]
     assert sensitivity / of_threshold + 2 * sensitivity / of_query == price
     assert scales.count(of_query) == len(asked)
@@ -92,7 +92,7 @@ def test_among_many_every_silence_is_watched(span: dict[str, int]) -> None:
 def test_few_records_are_not_watched() -> None:
     strategy = build(1, horizon=100)
     decisions = [strategy.step(STILL // 20) for _ in range(99)]
-    assert not [c for d in decisions for c in d.charges if c.purpose == "decisions"]
+    assert not [c for d in decisions for c in d.costs if c.purpose == "decisions"]
     assert all(decision.reason != "below" for decision in decisions)
 
 

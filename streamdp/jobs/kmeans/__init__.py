@@ -1,4 +1,4 @@
-"""Private k-means: Su, Cao, Li, Bertino, Jin 2016 (seed 004, chapter 4), with the corrections of privacy.md."""
+"""Private k-means: Su, Cao, Li, Bertino, Jin 2016, with the corrections of privacy.md."""
 
 from streamdp.jobs.kmeans.estimator import METHODS, KMeans
 from streamdp.jobs.kmeans.synopsis import Synopsis

@@ -38,7 +38,7 @@ def dplloyd(task: Task) -> Outcome:
 
 
 def dplloyd_impr(task: Task) -> Outcome:
-    """Packed initial centres, and as many rounds as leave each the smallest useful budget (seed 004, Algorithm 14)."""
+    """Packed initial centres, and as many rounds as leave each the smallest useful budget (Su 2016, Alg. 14)."""
     clusters = task.clusters[-1]
     size = task.paid_size()
     start = int(uniform_below(STARTS, 1, task.meter.source)[0])

@@ -1,4 +1,4 @@
-"""k-means on a published synopsis: UGkM, EUGkM and MkM as printed (seed 004, section 4.4), and the pruned form."""
+"""k-means on a published synopsis: UGkM, EUGkM and MkM as printed (Su 2016, section 4.4), and the pruned form."""
 
 from __future__ import annotations
 

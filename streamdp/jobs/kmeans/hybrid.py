@@ -1,4 +1,4 @@
-"""EUGkM for good initial centres, then one round of DPLloyd (seed 004, section 4.5, Algorithm 16)."""
+"""EUGkM for good initial centres, then one round of DPLloyd (Su 2016, section 4.5)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Initial centres that keep apart from each other and from the corners of the domain (seed 004, Algorithm 12).
+"""Initial centres that keep apart from each other and from the corners of the domain (Su et al. 2016).
 
 Packings depend on the number of clusters and of attributes only, so they are public and cached. The generator behind
 them has a fixed public key: it makes them the same everywhere and protects nobody.

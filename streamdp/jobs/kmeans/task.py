@@ -13,7 +13,7 @@ from streamdp.jobs.kmeans.bounds import Bounds
 from streamdp.jobs.kmeans.rows import Rows
 from streamdp.jobs.kmeans.synopsis import Synopsis
 
-# As PrivPfC does (seed 004, chapter 3).
+# As PrivPfC does (Su, Cao, Li, Bertino 2016).
 SIZE_SHARE = Fraction(3, 100)
 # A public range for the noisy size, so that no formula divides by zero or asks for a huge grid.
 LARGEST_SIZE = 2**40

@@ -1,4 +1,4 @@
-"""How many clusters a published synopsis shows (seed 004, section 4.6.7): post-processing, so at no cost."""
+"""How many clusters a published synopsis shows (Su 2016, section 4.6.7): post-processing, so at no cost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Personalised privacy: a target, a mechanism, and every user with their own epsilon (seed 003)."""
+"""Personalised privacy: a target, a mechanism, and every user with their own epsilon (Li et al. 2017)."""
 
 from streamdp.jobs.personalized.classifiers import LinearSVM, LogisticRegression
 from streamdp.jobs.personalized.estimator import Personalized

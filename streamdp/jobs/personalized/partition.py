@@ -1,7 +1,7 @@
 """Partitions of the levels: which users are counted together, at the smallest epsilon among them.
 
-Exact dynamic programmes over sorted levels (seed 003, Algorithms 1 and 2, with their base cases set right: no parts
-cover no users). They read the public table only, so they cost nothing. For L levels they take O(L^2) steps, each over a
+Exact dynamic programmes over sorted levels (Li et al. 2017, Algorithms 1 and 2, with their base cases set right: no
+parts cover no users). They read the public table only, so they cost nothing. For L levels they take O(L^2) steps, each over a
 whole column, and memory linear in L: a million users are first put into at most 256 levels.
 """
 
@@ -102,7 +102,7 @@ def _least_waste(
 
 
 def without_dominated(parts: Sequence[Part], epsilons: Sequence[Fraction], sizes: npt.NDArray[np.int64]) -> list[Part]:
-    """Of parts with equally many users only the one with the most epsilon (seed 003, section 4.4)."""
+    """Of parts with equally many users only the one with the most epsilon (Li et al. 2017, section 4.4)."""
     best: dict[int, Part] = {}
     for start, end in parts:
         users = int(sizes[start:end].sum())

@@ -1,4 +1,4 @@
-"""PrivPfC, private publication for classification: Su, Cao, Li, Bertino 2016 (seed 004, chapter 3), corrected."""
+"""PrivPfC, private publication for classification: Su, Cao, Li, Bertino 2016 (Su, Cao, Li, Bertino 2016), corrected."""
 
 from streamdp.jobs.privpfc.estimator import PrivPfC
 from streamdp.jobs.privpfc.histogram import ClassHistogram

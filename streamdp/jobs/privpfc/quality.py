@@ -1,7 +1,7 @@
 """How good a grid is: the expected number of records that its noisy histogram classifies correctly.
 
 For one cell with the two largest class counts `n1 >= n2` and `d = n1 - n2`, the noisy histogram votes for the first
-with probability `p(d) = 1 - exp(-e d) (1 + e d / 2) / 2` (Su, Cao, Li, Bertino 2016, seed 004 Lemma 1), so it is right
+with probability `p(d) = 1 - exp(-e d) (1 + e d / 2) / 2` (Su, Cao, Li, Bertino 2016, Lemma 1), so it is right
 about `n1 p(d) + n2 (1 - p(d)) = (n1 + n2) / 2 + d (p(d) - 1/2)` records. With two classes that is the expectation
 itself, with more it is the seed's top-two form.
 

@@ -62,7 +62,7 @@ def release(
     Guarantee: epsilon-differential privacy for the presence of one record, by composition of three steps. The size has
     sensitivity 1. A grid is chosen `rounds` times, each time for an equal part of the selection's epsilon and from a
     pool that depends on public facts, the paid size and the grid chosen before. The counts of the last grid have L1
-    sensitivity 1. Su, Cao, Li, Bertino 2016 (seed 004, chapter 3, Algorithm 9) with one round; the sign of Algorithm 11
+    sensitivity 1. Su, Cao, Li, Bertino 2016 (Su 2016, Algorithm 9) with one round; the sign of Algorithm 11
     is corrected, a better grid is likelier. Every input yields an output.
     """
     size = plan.size

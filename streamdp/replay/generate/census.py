@@ -1,4 +1,4 @@
-"""Census-like data: the recipe of seed 001, section 7.1, with made-up people.
+"""Census-like data: the recipe of Li et al. (2015), section 7.1, with made-up people.
 
 Six attributes of 96, 2, 12, 2, 2 and 3 values. Six times as many people as `users` exist; `users` of them are in the
 dataset. At every point about m of them leave and as many of the others come, with m normal around r/2 times the users

@@ -1,7 +1,7 @@
 """Taxi-like data: where taxis are, on a grid of ten by ten, by the hour, by day and by night.
 
-As seed 001, section 7.1, cuts a week of Beijing: 168 points of an hour. By day most taxis work and drive to and from
-the centre; by night many stop (they are deleted) and the others stay further out. Weekends are quieter.
+As Li et al. (2015), section 7.1, cuts a week of Beijing: 168 points of an hour. By day most taxis work and drive to
+and from the centre; by night many stop (they are deleted) and the others stay further out. Weekends are quieter.
 """
 
 from __future__ import annotations

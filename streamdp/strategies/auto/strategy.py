@@ -18,7 +18,7 @@ from streamdp.strategies.auto.estimate import Estimate
 from streamdp.strategies.auto.outlook import Means, intervals, longest_gap, next_release
 from streamdp.strategies.auto.scales import Scales, cell_share, range_noise
 from streamdp.strategies.auto.watch import SHARE, Watch
-from streamdp.strategies.base import Charge, Common, StreamStrategy, Verdict
+from streamdp.strategies.base import Common, Cost, StreamStrategy, Verdict
 from streamdp.strategies.description import Conditions, NoParameters, Outline
 
 # Charges are multiples of this fraction of epsilon, so that exact sums stay short.
@@ -178,17 +178,17 @@ class Auto(StreamStrategy):
         """A point before the next release is due: watched, or passed without a look."""
         if not self._can_watch():
             return Verdict("waiting")
-        charges: tuple[Charge, ...] = ()
+        costs: tuple[Cost, ...] = ()
         if not self._watch.is_on:
             self._watch.begin(self._source)
-            charges = (Charge(self._watch.epsilon, "decisions"),)
+            costs = (Cost(self._watch.epsilon, "decisions"),)
             if self.window is None:
                 self._spent.append((self.time_point, self._watch.epsilon))
         answer, threshold = self._answer(), self._watch.threshold
         if not self._watch.cries(counts, published, self._slack(answer), self.time_point):
-            return Verdict("below", threshold=threshold, charges=charges)
+            return Verdict("below", threshold=threshold, costs=costs)
         self._wanted, self._cried, self._meant = answer, True, self._due - self._last_release
-        return Verdict("above", min(answer, self._spendable()), threshold, charges)
+        return Verdict("above", min(answer, self._spendable()), threshold, costs)
 
     def _can_watch(self) -> bool:
         """Whether a watch is on, or may begin, and a release could follow its cry: all of it public."""
