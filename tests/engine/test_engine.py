@@ -67,7 +67,7 @@ def test_a_release_charges_stores_saves_and_publishes_in_that_order():
     engine.handle(CountsMoved("wards", np.array([0, 2]), np.array([5000, 7000])))
     actions = close(engine, 1)
     assert [type(action) for action in actions] == [Charge, SaveState, StoreRelease, Publish, Publish, Publish]
-    assert actions[0] == Charge(1, "wards", Fraction(1, 4), "release")
+    assert actions[0] == Charge(1, "wards", Fraction(1, 4), "release", counted=False)
     assert [action.topic for action in actions[3:]] == [TOPICS.releases, TOPICS.latest, TOPICS.head]
     release = published(actions, TOPICS.releases)[0]
     assert release.kind == "release"
@@ -178,8 +178,8 @@ def test_a_decision_is_charged_also_when_it_says_no():
     engine = make_engine("dsat_w", {"releases": 2, "threshold": 10**6, "decision_ratio": 1})
     booked = [[action for action in close(engine, point) if isinstance(action, Charge)] for point in (1, 2, 3)]
     assert booked == [
-        [Charge(1, "wards", Fraction(1, 4), "release")],
-        [Charge(2, "wards", Fraction(1, 4), "decisions")],
+        [Charge(1, "wards", Fraction(1, 4), "release", counted=False)],
+        [Charge(2, "wards", Fraction(1, 4), "decisions", counted=False)],
         [],
     ]
 

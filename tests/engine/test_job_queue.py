@@ -26,7 +26,6 @@ from streamdp.engine import (
 )
 from streamdp.engine.job import FAILED, Job
 from streamdp.privacy import InsecureSeededSource, Ledger
-from streamdp.privacy import ledger as ledgers
 from streamdp.result_messages import pack
 from streamdp.strategies import make_strategy
 
@@ -63,7 +62,7 @@ class Machine:
 
     def book(self, actions: list) -> list:
         charges = [a for a in actions if isinstance(a, Charge)]
-        self.ledger.book(ledgers.Charge(c.time_point, c.owner, c.epsilon, c.purpose, c.counted) for c in charges)
+        self.ledger.book(charges)
         return actions
 
 

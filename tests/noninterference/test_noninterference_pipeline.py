@@ -18,7 +18,6 @@ from streamdp.daemon.start import terms_of
 from streamdp.engine import Action, Charge, Engine, Plan, PointClosed, Publish, SaveState, StoreRelease
 from streamdp.pipeline import Pipeline
 from streamdp.privacy import Ledger
-from streamdp.privacy import ledger as ledgers
 from streamdp.strategies import Decision, StreamStrategy
 from streamdp.transport.batch import Blobs, RecordBatch
 
@@ -182,7 +181,7 @@ def run(case: Case, dataset: Dataset, directory: Path) -> Run:
         opened, closed = POINT_MS * (time_point - 1), POINT_MS * time_point
         actions = pipeline.close(PointClosed(time_point, opened, closed, time_point in case.missed))
         charges = [action for action in actions if isinstance(action, Charge)]
-        ledger.book([ledgers.Charge(c.time_point, c.owner, c.epsilon, c.purpose, c.counted) for c in charges])
+        ledger.book(charges)
         for action in actions:
             if isinstance(action, SaveState):
                 states[action.histogram] = action.state

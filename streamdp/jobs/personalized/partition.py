@@ -1,8 +1,8 @@
 """Partitions of the levels: which users are counted together, at the smallest epsilon among them.
 
 Exact dynamic programmes over sorted levels (Li et al. 2017, Algorithms 1 and 2, with their base cases set right: no
-parts cover no users). They read the public table only, so they cost nothing. For L levels they take O(L^2) steps, each over a
-whole column, and memory linear in L: a million users are first put into at most 256 levels.
+parts cover no users). They read the public table only, so they cost nothing. For L levels they take O(L^2) steps, each
+over a whole column, and memory linear in L: a million users are first put into at most 256 levels.
 """
 
 from __future__ import annotations
