@@ -74,7 +74,7 @@ interval = 3
 
 [journal]
 path = "state/journal.db"
-checkpoint_every = 3
+checkpoint_every = {checkpoint_every}
 keep_points = 100000
 """
 
@@ -93,6 +93,7 @@ class Stream:
     strategy: str = "dsat_w"
     parameters: str = "releases = 5\nthreshold = 20"
     expiry: str = ""
+    checkpoint_every: int = 3
     partitions: int = 2
     randomness: random.Random = field(default_factory=lambda: random.Random(7))
     fed: int = 0
@@ -113,6 +114,7 @@ class Stream:
             strategy=self.strategy,
             parameters=self.parameters,
             expiry=self.expiry,
+            checkpoint_every=self.checkpoint_every,
         )
         self.path.write_text(text)
         self.make_input()
@@ -302,6 +304,11 @@ class Stream:
 
     def check_population(self) -> None:
         """What recovery rebuilds equals a count of the input by other means."""
+        got, cut = self.recovered()
+        assert got == self.count_below(cut)
+
+    def recovered(self) -> tuple[Counter[tuple[str, int]], dict[TopicPartition, int]]:
+        """The population that recovery rebuilds, as counts of ward and age group, and the cut it stands at."""
         config = self.config
         source, target = open_input(config), open_output(config)
         journal = open_journal(config, source, target)
@@ -311,10 +318,8 @@ class Stream:
             reader.close()
             cuts = journal.cuts()
             cut = dict(cuts[-1][1]) if cuts else dict(journal.opening().backlog)
-            expected = self.count_below(cut)
             counts = pipeline.population.counts("ages").reshape(4, 10)
-            got = {(WARDS[w], a): int(counts[w, a]) for w in range(4) for a in range(10) if counts[w, a]}
-            assert got == dict(expected)
+            return Counter({(WARDS[w], a): int(counts[w, a]) for w in range(4) for a in range(10) if counts[w, a]}), cut
         finally:
             dead_letters.close()
             journal.close()
