@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from waiting import PATIENCE
 
 from streamdp.client import Release, latest, subscribe
 from streamdp.daemon.outputs import output_topics
@@ -256,7 +257,7 @@ def test_following_ends_when_every_histogram_has_ended(publisher):
     follower.start()
     time.sleep(0.2)
     publisher.points(2)
-    follower.join(20)
+    follower.join(PATIENCE)
     assert not follower.is_alive()
     assert told(received)[-2:] == [("age_by_sex", 6, "ended"), ("sex", 6, "ended")]
     assert received[-1].release.time_point == 4
@@ -352,7 +353,6 @@ path = "log"
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(120)
 def test_a_subscriber_of_a_running_daemon_follows_it_to_its_end(tmp_path):
     path = tmp_path / "clinic.toml"
     path.write_text(CONFIG)
@@ -364,7 +364,7 @@ def test_a_subscriber_of_a_running_daemon_follows_it_to_its_end(tmp_path):
             received = list(subscribe(log, "clinic", from_beginning=True))
     finally:
         daemon.send_signal(signal.SIGTERM)
-        code = daemon.wait(30)
+        code = daemon.wait(PATIENCE)
     assert code == 0, (tmp_path / "daemon.log").read_text()
     points = [update.time_point for update in received if update.histogram == "sex" and update.kind != "ended"]
     assert points == list(range(1, 9))
@@ -375,7 +375,7 @@ def test_a_subscriber_of_a_running_daemon_follows_it_to_its_end(tmp_path):
 
 
 def _when_there(path: Path, daemon: subprocess.Popen) -> FileLog:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE
     while not all((path / topic).exists() for topic in (TOPICS.releases, TOPICS.latest, TOPICS.head)):
         assert daemon.poll() is None
         assert time.monotonic() < deadline

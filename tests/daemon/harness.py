@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import ClassVar
 
 import pytest
+from waiting import PATIENCE, until
 
 from streamdp import messages
 from streamdp.config import StreamConfig, load
@@ -74,7 +75,7 @@ interval = 3
 
 [journal]
 path = "state/journal.db"
-checkpoint_every = {checkpoint_every}
+checkpoint_every = 3
 keep_points = 100000
 """
 
@@ -93,7 +94,6 @@ class Stream:
     strategy: str = "dsat_w"
     parameters: str = "releases = 5\nthreshold = 20"
     expiry: str = ""
-    checkpoint_every: int = 3
     partitions: int = 2
     randomness: random.Random = field(default_factory=lambda: random.Random(7))
     fed: int = 0
@@ -114,7 +114,6 @@ class Stream:
             strategy=self.strategy,
             parameters=self.parameters,
             expiry=self.expiry,
-            checkpoint_every=self.checkpoint_every,
         )
         self.path.write_text(text)
         self.make_input()
@@ -184,7 +183,7 @@ class Stream:
                 daemon.kill()
                 daemon.wait()
 
-    def run_until(self, points: int, seconds: float = 120) -> None:
+    def run_until(self, points: int) -> None:
         """A daemon that lives until the output holds so many more points, then stops in good order.
 
         It publishes what an earlier one owes before it runs, and a signal that comes then only ends it.
@@ -193,22 +192,24 @@ class Stream:
         goal = self.last_published() + points
         process = self.start()
         try:
-            self.wait(lambda: self.starts() > starts and self.last_published() >= goal, seconds, process)
+            self.wait(lambda: self.starts() > starts and self.last_published() >= goal, process)
         finally:
             process.send_signal(signal.SIGTERM)
-            code = process.wait(90)
+            code = process.wait(PATIENCE)
         assert code == 0, self.log_text()
 
     def starts(self) -> int:
         """How many daemons have come to run so far."""
         return self.log_text().count('"running"')
 
-    def wait(self, condition, seconds: float, process: subprocess.Popen[bytes] | None = None) -> None:
-        deadline = time.monotonic() + seconds
-        while not condition():
+    def wait(self, condition, process: subprocess.Popen[bytes] | None = None, seconds: float = PATIENCE) -> None:
+        def holds() -> bool:
+            if condition():
+                return True
             assert process is None or process.poll() is None, f"the daemon ended early:\n{self.log_text()}"
-            assert time.monotonic() < deadline, f"timed out:\n{self.log_text()}"
-            time.sleep(0.02)
+            return False
+
+        until(holds, seconds, said=self.log_text)
 
     def log_text(self) -> str:
         path = self.directory / "daemon.log"

@@ -8,11 +8,12 @@ import time
 
 import pytest
 from harness import Stream
+from waiting import PATIENCE
 
 from streamdp import messages
 from streamdp.daemon.steps import STEPS
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.slow
 
 DSAT_W: dict[str, str] = {}
 AUTO = {"strategy": "auto", "parameters": ""}
@@ -25,7 +26,7 @@ def kill_at(stream: Stream, step: str) -> None:
     """A daemon that kills itself at the step, while records keep coming."""
     starts = stream.starts()
     process = stream.start(kill_at=step)
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + PATIENCE
     stopped = False
     while process.poll() is None:
         assert time.monotonic() < deadline, f"never reached {step}:\n{stream.log_text()}"
@@ -45,7 +46,7 @@ def kill_after(stream: Stream, seconds: float) -> None:
         stream.feed(20)
         time.sleep(0.05)
     process.kill()
-    assert process.wait(90) == -signal.SIGKILL, stream.log_text()
+    assert process.wait(PATIENCE) == -signal.SIGKILL, stream.log_text()
 
 
 def assert_prefix(before: list[bytes], after: list[bytes]) -> None:
@@ -96,7 +97,7 @@ def test_auto_killed_between_what_it_foresees(tmp_path, step):
         time.sleep(0.1)
         kinds = [messages.decode(value).kind for value in stream.outputs()]
     process.kill()
-    process.wait(90)
+    process.wait(PATIENCE)
     assert "forecast" in kinds
     killed_twice_at(stream, step)
 

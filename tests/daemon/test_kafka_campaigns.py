@@ -16,6 +16,7 @@ from kafka_broker.broker import Broker
 from kafka_stream import KafkaStream
 from test_crashes import assert_prefix
 from test_kafka_outages import SHORT, SHORT_OUTPUT, end, more_points, pause, stream_on
+from waiting import PATIENCE
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
@@ -27,7 +28,6 @@ def memory_mb(process: subprocess.Popen[bytes]) -> float:
     return int(status.split("VmRSS:")[1].split()[0]) / 1024
 
 
-@pytest.mark.timeout(300)
 def test_dead_letters_for_an_output_that_is_paused_do_not_fill_the_memory(broker, own_broker: Broker, tmp_path) -> None:
     dead = f'[dead_letters]\ntopic = "dead-{time.time_ns()}"\n'
     stream = KafkaStream(
@@ -40,7 +40,7 @@ def test_dead_letters_for_an_output_that_is_paused_do_not_fill_the_memory(broker
     )
     stream.feed(200)
     daemon = stream.start()
-    stream.wait(lambda: stream.last_published() >= 2, 120, daemon)
+    stream.wait(lambda: stream.last_published() >= 2, daemon)
     before = memory_mb(daemon)
     own_broker.pause()
     try:
@@ -62,13 +62,13 @@ def test_dead_letters_for_an_output_that_is_paused_do_not_fill_the_memory(broker
     consumer = KafkaConsumer(bootstrap_servers=own_broker.addresses.plain, isolation_level="read_committed")
     consumer.assign([topic])
     consumer.seek_to_beginning()
-    found, deadline = 0, time.monotonic() + 120
+    found, deadline = 0, time.monotonic() + PATIENCE
     while found < sent:
         assert time.monotonic() < deadline, f"{found} dead letters\n{stream.log_text()}"
         found += sum(1 for records in consumer.poll(1_000).values() for r in records if len(r.value) > 500)
     consumer.close()
     daemon.send_signal(signal.SIGTERM)
-    assert daemon.wait(90) == 0, stream.log_text()
+    assert daemon.wait(PATIENCE) == 0, stream.log_text()
     stream.run_until(points=2)
     stream.check_outputs()
     stream.check_ledger()
@@ -83,10 +83,10 @@ def test_a_broker_that_pauses_thirty_times(own_broker: Broker, tmp_path) -> None
     daemon = stream.start()
     try:
         for _ in range(PAUSES):
-            more_points(stream, 2, daemon, seconds=120)
+            more_points(stream, 2, daemon)
             pause(own_broker, randomness.uniform(5, 60))
             assert daemon.poll() is None, stream.log_text()
-        more_points(stream, 3, daemon, seconds=120)
+        more_points(stream, 3, daemon)
     finally:
         daemon.send_signal(signal.SIGTERM)
     end(stream, daemon)
@@ -106,7 +106,7 @@ def test_broker_and_daemon_killed_again_and_again(own_broker: Broker, tmp_path) 
     daemon = stream.start()
     for number in range(20):
         goal = stream.last_published() + 2
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + PATIENCE
         while stream.last_published() < goal:
             assert time.monotonic() < deadline, stream.log_text()
             if daemon.poll() is not None:
@@ -126,7 +126,7 @@ def test_broker_and_daemon_killed_again_and_again(own_broker: Broker, tmp_path) 
         assert_prefix(before, after)
         before = after
     daemon.send_signal(signal.SIGTERM)
-    daemon.wait(60)
+    daemon.wait(PATIENCE)
     stream.flush()
     stream.run_until(points=3)
     assert_prefix(before, stream.outputs())

@@ -8,7 +8,7 @@ from test_crashes import assert_prefix, campaign, kill_at
 
 from streamdp.daemon.steps import STEPS
 
-pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
 
 @pytest.mark.parametrize("part", [0, 1])

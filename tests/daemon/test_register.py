@@ -152,7 +152,6 @@ def stream(tmp_path) -> Stream:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     ("more", "said"),
     [('[output]\nprefix = "two"\n', "output.prefix"), ('[output.log]\npath = "elsewhere"\n', "log or cluster")],
@@ -178,7 +177,6 @@ def test_a_copy_that_publishes_elsewhere(stream, tmp_path, more, said):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 def test_every_publication_is_in_the_register(stream):
     with closing(FileLog(stream.directory / "log")) as log:
         entries = [message.value or b"" for message in tail(log, OWNERS)]

@@ -16,6 +16,7 @@ import jsonschema
 import kubernetes_validate
 import pytest
 import yaml
+from waiting import PATIENCE
 
 from streamdp.config import load
 from streamdp.daemon.daemon import STOP_SECONDS
@@ -84,7 +85,7 @@ def test_the_demo_producer_sends_what_the_demo_stream_takes(tmp_path):
     process = subprocess.Popen([sys.executable, str(DEPLOY / "demo" / "produce.py"), str(path), "50"])
     try:
         config = load(path)
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + PATIENCE
         ends = {0: 0}
         while sum(ends.values()) < 50:
             assert process.poll() is None
@@ -167,7 +168,7 @@ def test_the_unit_is_what_systemd_reads(tmp_path):
     def verify(text: str) -> subprocess.CompletedProcess[str]:
         unit.write_text(text.replace("/opt/streamdp/bin/streamdp", str(program)))
         command = ["systemd-analyze", "verify", "--man=no", "--recursive-errors=no", str(unit)]
-        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
 
     done = verify(UNIT)
     said = [line for line in done.stderr.splitlines() if "streamdp" in line]

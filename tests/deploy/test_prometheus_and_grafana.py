@@ -15,9 +15,10 @@ from pathlib import Path
 
 import pytest
 import yaml
+from waiting import PATIENCE, until
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "observe"))
-from observed import Observed, running, submit, until
+from observed import Observed, running, submit
 
 from streamdp.observe.metrics import METRICS, PROCESS_PREFIX
 
@@ -34,7 +35,7 @@ needs_prometheus = pytest.mark.skipif(
 
 
 def promtool(*arguments: str) -> None:
-    done = subprocess.run(["promtool", *arguments], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(["promtool", *arguments], capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -132,7 +133,7 @@ class Prometheus:
 
     def ask(self, path: str, **query: str) -> dict:
         address = f"http://127.0.0.1:{self.port}/api/v1/{path}?{urllib.parse.urlencode(query)}"
-        with urllib.request.urlopen(address, timeout=10) as answer:
+        with urllib.request.urlopen(address, timeout=PATIENCE) as answer:
             return json.load(answer)
 
     def value_of(self, expression: str) -> list[float]:
@@ -158,7 +159,7 @@ def test_every_dashboard_expression_and_recording_rule_returns_something_on_a_he
     port = free_port()
     with running(stream, points=3) as (ports, _):
         for port_of_metrics in (ports["metrics"], ports["operator_metrics"]):
-            with urllib.request.urlopen(f"http://127.0.0.1:{port_of_metrics}/metrics", timeout=10) as answer:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port_of_metrics}/metrics", timeout=PATIENCE) as answer:
                 said = subprocess.run(
                     ["promtool", "check", "metrics"], input=answer.read(), capture_output=True, check=False
                 )
@@ -200,7 +201,7 @@ def test_every_dashboard_expression_and_recording_rule_returns_something_on_a_he
                 return not waiting
 
             try:
-                until(all_answered, 40)
+                until(all_answered)
             except AssertionError:
                 pytest.fail(f"returned nothing: {sorted(waiting)}")
             evaluated = prometheus.ask("rules")["data"]["groups"]
@@ -211,4 +212,4 @@ def test_every_dashboard_expression_and_recording_rule_returns_something_on_a_he
             assert firing <= {"StreamdpBudgetGoneEarly"}
         finally:
             process.terminate()
-            process.wait(20)
+            process.wait(PATIENCE)

@@ -8,6 +8,7 @@ import time
 import numpy as np
 import pytest
 from pydantic import ValidationError
+from waiting import until
 
 from streamdp import messages
 from streamdp.config import parse
@@ -77,10 +78,7 @@ class TestHealth:
             clock[0] += FRESH_SECONDS + 1
             assert health.reason == "input not connected"
             answers["input"] = True
-            deadline = time.monotonic() + 5
-            while not health.ready:
-                assert time.monotonic() < deadline
-                time.sleep(0.01)
+            until(lambda: health.ready)
             health.set_running(False)
             assert not health.ready
         finally:
@@ -276,10 +274,7 @@ def test_every_failed_publication_and_every_new_try_is_told(tmp_path):
     log.ensure_topics([TopicSpec("s.releases"), TopicSpec("s.head", cleanup="compact")])
     publisher = Publisher(log, Topics.of("s"), "s", Lost(), 0, Listening())
     publisher.publish([StoredMessage(1, 1, Message("s.releases", b"{}", key=b"wards"), b"")])
-    deadline = time.monotonic() + 10
-    while not publisher.is_idle:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    until(lambda: publisher.is_idle)
     publisher.close()
     log.close()
     assert told == ["failed", "retried"]

@@ -13,6 +13,7 @@ from contextlib import closing
 import numpy as np
 import pytest
 from harness import CONFIG, WARDS
+from waiting import PATIENCE
 
 from streamdp.config import load
 from streamdp.daemon.daemon import to_commit
@@ -123,7 +124,7 @@ def test_a_trace_recorded_from_a_running_daemon_replays_to_the_same_population(t
             daemon = subprocess.Popen([sys.executable, "-m", "streamdp", "run", str(path)], stderr=subprocess.DEVNULL)
             follower = None
             try:
-                deadline = time.monotonic() + 60
+                deadline = time.monotonic() + PATIENCE
                 while last_point(config) < 6 and time.monotonic() < deadline:
                     feeder.append(visits(rng, 40, time.time_ns() // 10**6))
                     if follower is None and last_point(config) >= 2:
@@ -132,15 +133,15 @@ def test_a_trace_recorded_from_a_running_daemon_replays_to_the_same_population(t
                     time.sleep(0.05)
             finally:
                 daemon.send_signal(signal.SIGTERM)
-                assert daemon.wait(timeout=60) == 0
+                assert daemon.wait(PATIENCE) == 0
             assert follower is not None
             mark = re.compile(rb'{"close":%d[,}].*\n' % last_point(config))
-            deadline = time.monotonic() + 60
+            deadline = time.monotonic() + PATIENCE
             while not (tmp_path / "f").exists() or not mark.search((tmp_path / "f").read_bytes()):
                 assert time.monotonic() < deadline
                 time.sleep(0.05)
             follower.send_signal(signal.SIGINT)
-            assert b"recorded" in follower.communicate(timeout=60)[0]
+            assert b"recorded" in follower.communicate(timeout=PATIENCE)[0]
             assert follower.returncode == 0
     last = last_point(config)
     assert last >= 6
