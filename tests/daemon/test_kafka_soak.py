@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.long]
 
 SECONDS = float(os.environ.get("STREAMDP_SOAK_SECONDS", "1800"))
 PARTITIONS, USERS = 200, 2_000_000
-AHEAD = 2_000_000
+AHEAD = 1_000_000
 """So many records wait for the daemon, some seconds' worth: it is never without work."""
 MAX_GROWTH = 0.01
 """Of the memory in use, over the last two thirds: some MB, so a few KB a point, or a byte in a hundred records."""
