@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-PATIENCE = 150.0
-"""Seconds. The machine may be busy with other programs, and a start takes many times what it takes on an idle one."""
+PATIENCE = 180.0
+"""Seconds. On a busy machine a start takes many times what it takes on an idle one; and where a daemon was killed in
+the midst of a publication, Kafka may hold the next one up until the transaction is over, for two minutes."""
 
 
 def until(condition: Callable[[], object], seconds: float = PATIENCE, said: Callable[[], str] = str) -> None:

@@ -208,8 +208,8 @@ def test_every_dashboard_expression_and_recording_rule_returns_something_on_a_he
             assert {rule["health"] for group in evaluated for rule in group["rules"]} == {"ok"}
             raised = prometheus.ask("alerts")["data"]["alerts"]
             firing = {alert["labels"]["alertname"] for alert in raised if alert["state"] == "firing"}
-            # A stream this fast may use up a window's releases in a second.
-            assert firing <= {"StreamdpBudgetGoneEarly"}
+            # A stream this fast may use up a window's releases in a second; and a busy machine misses points of it.
+            assert firing <= {"StreamdpBudgetGoneEarly", "StreamdpPointsMissed"}
         finally:
             process.terminate()
             process.wait(PATIENCE)

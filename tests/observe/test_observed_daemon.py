@@ -38,7 +38,7 @@ def scraped(tmp_path_factory):
     stream = Observed(tmp_path_factory.mktemp("observed"), length="600ms")
     with running(stream, points=3) as (ports, _):
         told = submit(stream, "kmeans", "--epsilon", "0.1", "--set", "n_clusters=2")
-        refused = submit(stream, "kmeans", "--epsilon", "0.19", "--set", "n_clusters=2")
+        refused = submit(stream, "kmeans", "--epsilon", "0.21", "--set", "n_clusters=2")
         seen = 'streamdp_job_refusals_total{reason="budget"}'
         until(lambda: samples(get(ports["metrics"], "/metrics")[1])[seen] == 1)
         taken = {
