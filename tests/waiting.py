@@ -6,8 +6,7 @@ import time
 from collections.abc import Callable
 
 PATIENCE = 180.0
-"""Seconds. On a busy machine a start takes many times what it takes on an idle one; and where a daemon was killed in
-the midst of a publication, Kafka may hold the next one up until the transaction is over, for two minutes."""
+"""Seconds. On a busy machine a start takes many times what it takes on an idle one."""
 
 
 def until(condition: Callable[[], object], seconds: float = PATIENCE, said: Callable[[], str] = str) -> None:

@@ -123,8 +123,7 @@ def start(
         # Also before fencing anybody: a daemon that was started by mistake must not stop the right one.
         check_head(journal, read_head(target, topics))
         owners = Owners(source, target, config, journal)
-        owners.claim()
-        writer = target.writer(owners.identity)
+        writer = owners.claim()
         steps.reach("start.fenced")
         owners.require_ours()
         head = check_outputs(journal, target, topics)

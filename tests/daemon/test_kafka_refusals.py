@@ -16,6 +16,7 @@ from kafka_stream import KafkaStream
 from test_refusals import copy_journal, goes_on_with_a_gap, journal_files, refused, restore_journal, streamdp
 from waiting import PATIENCE
 
+from streamdp.daemon.claims import Owners
 from streamdp.daemon.start import open_journal
 from streamdp.daemon.wiring import open_input, open_output
 from streamdp.journal import PointCommit
@@ -171,6 +172,27 @@ def test_an_old_copy_does_not_stop_the_daemon_that_runs(stream, tmp_path):
     stream.wait(lambda: stream.last_published() >= goal, first)
     assert told_to_stop(first) == 0
     stream.check()
+
+
+def test_a_transaction_that_a_crash_left_open_is_ended_and_not_waited_for(stream):
+    """The daemon died while it published. The broker would end its transaction after minutes."""
+    assert told_to_stop(running(stream)) == 0
+    with (
+        closing(open_input(stream.config)) as source,
+        closing(open_output(stream.config)) as target,
+        open_journal(stream.config, source, target) as journal,
+        closing(Owners(source, target, stream.config, journal)) as owners,
+    ):
+        identity = owners.identity
+    leave_open = (
+        "import os, sys; from kafka import KafkaProducer\n"
+        "producer = KafkaProducer(bootstrap_servers=sys.argv[1], transactional_id=sys.argv[2],"
+        " transaction_timeout_ms=600_000)\n"
+        "producer.init_transactions(); producer.begin_transaction()\n"
+        "producer.send('streamdp.owners', key=b'x', value=b'{}').get(30); os._exit(0)"
+    )
+    subprocess.run([sys.executable, "-c", leave_open, stream.server, identity], check=True, timeout=PATIENCE)
+    assert told_to_stop(running(stream)) == 0
 
 
 def test_an_empty_journal(stream):

@@ -62,7 +62,7 @@ def config(tmp_path, request) -> StreamConfig:
 def test_a_copy_is_refused_once_the_other_has_published(config, tmp_path, goes_on):
     copy = tmp_path / "copy.db"
     with owning(config) as (journal, owners, target):
-        owners.claim()
+        owners.claim().close()
         publish(journal, owners, target, 1)
     shutil.copy(config.journal_path, copy)
     with owning(config, copy) as (_, owners, _):
@@ -83,7 +83,7 @@ def test_a_copy_is_refused_once_the_other_has_published(config, tmp_path, goes_o
 def test_a_write_off_makes_the_copy_the_one_that_goes_on(config, tmp_path):
     copy = tmp_path / "copy.db"
     with owning(config) as (journal, owners, target):
-        owners.claim()
+        owners.claim().close()
         journal.record_opening(Opening(0, 100, {}, {}, 0))
         publish(journal, owners, target, 1)
     shutil.copy(config.journal_path, copy)
@@ -98,7 +98,7 @@ def test_a_write_off_makes_the_copy_the_one_that_goes_on(config, tmp_path):
             assert not plan.needed
     with owning(config, copy) as (journal, owners, target):
         assert journal.ledger.resumes_at == 2 + 20
-        owners.claim()
+        owners.claim().close()
         publish(journal, owners, target, 3)
         owners.require_ours()
     with owning(config) as (_, owners, _), pytest.raises(StreamdpError, match="published by another copy"):
@@ -107,13 +107,13 @@ def test_a_write_off_makes_the_copy_the_one_that_goes_on(config, tmp_path):
 
 def test_another_journal_is_refused_wherever_it_publishes(config, tmp_path):
     with owning(config) as (journal, owners, target):
-        owners.claim()
+        owners.claim().close()
         publish(journal, owners, target, 1)
     elsewhere = tmp_path / "elsewhere.toml"
     text = (tmp_path / "clinic.toml").read_text().replace('path = "out"', 'path = "third"')
     elsewhere.write_text(text.replace("state/journal.db", "other.db"))
     with owning(load(elsewhere)) as (_, owners, _), pytest.raises(StreamdpError, match="belongs to another journal"):
-        owners.claim()
+        owners.claim().close()
 
 
 def test_the_register_is_read_back_only_as_far_as_needed(tmp_path, monkeypatch):
