@@ -330,9 +330,8 @@ class JournalReader:
                     self._connection.execute("COMMIT")
 
     def copy_into(self, target: sqlite3.Connection) -> None:
-        """Copy every page as of one commit."""
-        with clear_errors(self.path):
-            self._connection.backup(target)
+        """Copy every page as of one commit. What SQLite raises may be about either file: the caller explains it."""
+        self._connection.backup(target)
 
     def rows(self, query: str, *values: Any) -> list[Any]:
         with clear_errors(self.path):

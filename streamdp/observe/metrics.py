@@ -220,6 +220,12 @@ METRICS: tuple[Metric, ...] = (
     ),
     _operator("streamdp_journal_commit_seconds", "histogram", "seconds", "Committing a time point to the journal."),
     _operator("streamdp_journal_bytes", "gauge", "bytes", "Size of the journal and its write-ahead file."),
+    _operator(
+        "streamdp_backup_timestamp_seconds",
+        "gauge",
+        "seconds",
+        "When the newest verified backup of the journal was made (`streamdp journal backup`); 0 when none was.",
+    ),
     _operator("streamdp_checkpoint_seconds", "histogram", "seconds", "Writing a checkpoint of the population."),
     _operator(
         "streamdp_requests_dropped_total",

@@ -27,7 +27,7 @@ from streamdp.ingest import Decoded
 from streamdp.ingest.decoded import Reason
 from streamdp.job import Job
 from streamdp.jobs.catalogue import KINDS
-from streamdp.journal import Journal, StoredMessage
+from streamdp.journal import Journal, StoredMessage, last_backup
 from streamdp.observe.board import MOST_JOBS, MOST_POINTS, Board
 from streamdp.observe.health import Health
 from streamdp.observe.metrics import Metrics
@@ -97,7 +97,9 @@ class Watch(Observer):
         self._ledger, self._plans = journal.ledger, plans
         self._operator["streamdp_population_users"].set_function(lambda: population.users)
         self._operator["streamdp_population_bytes"].set_function(lambda: population.nbytes)
-        self._operator["streamdp_journal_bytes"].set_function(lambda: _size(self._config.journal_path))
+        path, journal_id = self._config.journal_path, journal.identity.journal_id
+        self._operator["streamdp_journal_bytes"].set_function(lambda: _size(path))
+        self._operator["streamdp_backup_timestamp_seconds"].set_function(lambda: last_backup(path, journal_id))
         self._recall(target, journal)
         source, output = open_input(self._config), open_output(self._config)
         self._transports = [source, output]

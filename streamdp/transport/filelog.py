@@ -17,7 +17,7 @@ import os
 import re
 import shutil
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -215,6 +215,14 @@ class FileLog:
         for name in self._all_partitions([topic]):
             with self._partition(name).locked(), _failures_named(self.root):
                 cleanup.compact(self._partition(name))
+
+    def erase(self, topic: str, keys: Collection[bytes]) -> int:
+        """Take every record of these keys out of the topic's files, deletes included. Returns how many there were."""
+        erased = 0
+        for name in self._all_partitions([topic]):
+            with self._partition(name).locked() as end, _failures_named(self.root):
+                erased += cleanup.erase(self._partition(name), end, keys)
+        return erased
 
     def _clean_up(self, partition: Partition) -> None:
         spec = self.describe(partition.name.topic).spec
