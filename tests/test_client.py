@@ -63,10 +63,11 @@ class Publisher:
             self.engine.handle(CountsLoaded(view.name, np.arange(view.cells) * 1_000))
 
     def points(self, count=1, missed=False):
-        for _ in range(count):
-            point = self.engine.last_point + 1
-            actions = self.engine.handle(PointClosed(point, 1_000 * (point - 1), 1_000 * point, missed))
-            published = [action for action in actions if isinstance(action, Publish)]
+        """Some points; those that were missed are one run."""
+        for _ in range(1 if missed else count):
+            first, point = self.engine.last_point + 1, self.engine.last_point + (count if missed else 1)
+            event = PointClosed(point, 1_000 * (first - 1), 1_000 * point, count if missed else 0)
+            published = [action for action in self.engine.handle(event) if isinstance(action, Publish)]
             self._writer.append([Message(one.topic, one.value, key=one.key, partition=0) for one in published])
 
     def close(self):
@@ -184,6 +185,17 @@ def test_a_missed_point_is_a_repeat_that_says_so(publisher):
     publisher.points(1, missed=True)
     *_, last = subscribe(publisher.log, "clinic", from_beginning=True, follow=False)
     assert (last.kind, last.header["reason"], last.release.time_point) == ("repeat", "missed", 1)
+    assert (last.first_time_point, last.time_point) == (3, 3)
+
+
+def test_points_that_were_missed_in_a_row_are_one_repeat_that_says_from_where_to_where(publisher):
+    publisher.points(2)
+    publisher.points(3, missed=True)
+    publisher.points(1)
+    updates = list(subscribe(publisher.log, "clinic", histograms=["sex"], from_beginning=True, follow=False))
+    runs = [(update.first_time_point, update.time_point, update.kind) for update in updates]
+    assert runs == [(1, 1, "release"), (2, 2, "repeat"), (3, 5, "repeat"), (6, 6, "release"), (6, 6, "ended")]
+    assert (updates[2].header["opened"], updates[2].header["closed"], updates[2].release.age) == (2_000, 5_000, 4)
 
 
 def test_nothing_released_yet(publisher):

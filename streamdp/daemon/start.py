@@ -133,9 +133,8 @@ def start(
         dead_letters = open_dead_letters(config, target, writer)
         pipeline, reader, schedule = recover(config, journal, source, dead_letters, accept_gap, noise)
         since = now()
-        not_due = journal.unpublished_points()
-        last_out = not_due[0] - 1 if not_due else journal.last_time_point
-        publisher = Publisher(target, topics, owners.identity, writer, last_out, observer, owners.on_output())
+        register = owners.on_output()
+        publisher = Publisher(target, topics, owners.identity, writer, journal.published_until(), observer, register)
         if isinstance(dead_letters, DeadLetterTopic):
             dead_letters.use(publisher)
         steps.reach("start.recovered")

@@ -191,11 +191,11 @@ class JournalReader:
         return found[0] if found else None
 
     def points(self, since: int = 0) -> list[Point]:
-        """The time points after `since`, in order."""
+        """The time points after `since`, in order; of a run that holds it, all of the run."""
         return [
-            Point(time_point, opened, closed, None if cut is None else _cut(cut), status)
-            for time_point, opened, closed, cut, status in self.rows(
-                "SELECT time_point, opened_ts, closed_ts, cut, status FROM points WHERE time_point > ?"
+            Point(time_point, first, opened, closed, None if cut is None else _cut(cut), status)
+            for time_point, first, opened, closed, cut, status in self.rows(
+                "SELECT time_point, first, opened_ts, closed_ts, cut, status FROM points WHERE time_point > ?"
                 " ORDER BY time_point",
                 since,
             )
@@ -231,18 +231,23 @@ class JournalReader:
 
     # Messages
 
-    def unpublished(self, first: int | None = None, last: int | None = None) -> list[StoredMessage]:
-        """What is stored and not yet marked as published, in the order to publish it; of all points, or of some."""
+    def unpublished(self, time_point: int | None = None) -> list[StoredMessage]:
+        """What is stored and not yet marked as published, in the order to publish it; of all points, or of one."""
         condition = "status = 'stored'"
-        if first is None:
+        if time_point is None:
             return self._sound(self.rows(f"{MESSAGES} WHERE {condition} ORDER BY sequence"))
-        query = f"{MESSAGES} WHERE {condition} AND time_point BETWEEN ? AND ? ORDER BY sequence"
-        return self._sound(self.rows(query, first, first if last is None else last))
+        return self._sound(self.rows(f"{MESSAGES} WHERE {condition} AND time_point = ? ORDER BY sequence", time_point))
 
     def unpublished_points(self) -> list[int]:
         """The time points that have something stored and not yet marked, oldest first."""
         query = "SELECT DISTINCT time_point FROM messages WHERE status = 'stored' ORDER BY time_point"
         return [row[0] for row in self.rows(query)]
+
+    def published_until(self) -> int:
+        """The last time point up to which everything is marked as published, or 0."""
+        oldest = "SELECT min(time_point) FROM messages WHERE status = 'stored'"
+        query = f"SELECT coalesce(max(time_point), 0) FROM points WHERE time_point < coalesce(({oldest}), ?)"
+        return int(self.rows(query, self._last_time_point() + 1)[0][0])
 
     def messages(self, time_point: int) -> list[StoredMessage]:
         """The messages of one time point whose bytes are still kept, in order."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from streamdp.journal.errors import JournalCorrupted, JournalError
 
-FORMAT = 3
+FORMAT = 4
 
 # Marks the file as ours for file(1) and for us: "sdpj".
 APPLICATION_ID = 0x7364706A
@@ -36,8 +36,10 @@ CREATE TABLE charges (
 ) STRICT;
 CREATE INDEX charges_by_point ON charges (time_point);
 
+-- Points in a row that were missed, or written off, share a row: from `first` to `time_point`.
 CREATE TABLE points (
     time_point INTEGER PRIMARY KEY,
+    first INTEGER NOT NULL,
     opened_ts INTEGER,
     closed_ts INTEGER,
     cut TEXT,  -- {"topic": {"partition": offset}}

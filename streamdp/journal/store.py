@@ -22,8 +22,15 @@ from streamdp.transport.base import Message
 
 def store_point(connection: sqlite3.Connection, point: PointCommit) -> None:
     connection.execute(
-        "INSERT INTO points VALUES (?, ?, ?, ?, ?)",
-        (point.time_point, point.opened_ts, point.closed_ts, _cut_text(point.cut), point.status),
+        "INSERT INTO points VALUES (?, ?, ?, ?, ?, ?)",
+        (
+            point.time_point,
+            point.time_point if point.first is None else point.first,
+            point.opened_ts,
+            point.closed_ts,
+            _cut_text(point.cut),
+            point.status,
+        ),
     )
     store_charges(connection, point.charges)
     connection.executemany(

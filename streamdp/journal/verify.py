@@ -85,7 +85,7 @@ def _points(journal: JournalReader) -> list[str]:
     problems = []
     expected = 1
     for point in journal.points():
-        if point.time_point != expected:
+        if point.first != expected:
             problems.append(f"time point {expected} is missing")
         expected = point.time_point + 1
     return problems

@@ -144,14 +144,10 @@ class Watch(Observer):
         stored = [self._queued.pop(sequence) for sequence in sequences if sequence in self._queued]
         if not stored:
             return
-        missed = 0
         for each in stored:
             message = each.message
             if message.topic in (self._topics.releases, self._topics.head, self._topics.results):
-                decoded = messages.decode(message.value or b"")
-                self._show(decoded)
-                missed += decoded.header.get("reason") == "missed" and decoded.kind == "repeat"
-        self._public["streamdp_time_points_missed_total"].inc(missed // max(1, len(self._plans)))
+                self._show(messages.decode(message.value or b""))
         last = max(each.time_point for each in stored)
         self._stand_up_to(last)
 
@@ -248,8 +244,7 @@ class Watch(Observer):
                     self._show_head(decoded.header)
                 elif decoded.kind == "release":
                     self._show_release(decoded.header)
-        waiting, last = journal.unpublished_points(), journal.last_time_point
-        published = waiting[0] - 1 if waiting else last
+        published, last = journal.published_until(), journal.last_time_point
         jobs = journal.jobs_under_way()
         before = tuple(job for job in jobs if (job.time_point or 0) <= published)
         # Without the controllers: the journal has them as they are now only.
@@ -270,9 +265,10 @@ class Watch(Observer):
                 public["streamdp_forecasts_total"].labels(header["histogram"]).inc()
                 self._show_counts(release)
             case "repeat":
-                public["streamdp_repeats_total"].labels(header["histogram"], header["reason"]).inc()
+                public["streamdp_repeats_total"].labels(header["histogram"], header["reason"]).inc(decoded.missed or 1)
             case "head":
-                public["streamdp_time_points_total"].inc()
+                public["streamdp_time_points_total"].inc(decoded.missed or 1)
+                public["streamdp_time_points_missed_total"].inc(decoded.missed)
                 self._show_head(header)
                 delay = max(0.0, time.time() - header["closed"] / 1_000)
                 self._operator["streamdp_publication_delay_seconds"].observe(delay)

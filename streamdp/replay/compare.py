@@ -86,8 +86,8 @@ class _Run:
         self.l1: list[int] = []
         self.released: list[bool] = []
 
-    def step(self, truth: Counts, answers: Counts, records: int, missed: bool) -> None:
-        decision = self._strategy.skip() if missed else self._strategy.step(truth)
+    def step(self, truth: Counts, answers: Counts, records: int, missed: int) -> None:
+        decision = self._strategy.skip(missed) if missed else self._strategy.step(truth)
         if (decision.fresh or decision.foreseen) and decision.counts is not None:
             self._answered = self._queries.answers(decision.counts)
         self._spend(decision.time_point, sum((charge.epsilon for charge in decision.charges), Fraction(0)))
@@ -135,7 +135,7 @@ def compare(
         points += 1
         if on_point is not None:
             on_point(event.time_point)
-        if points == config.horizon:
+        if event.time_point == config.horizon:
             break
     standings = [standing for one in fields for standing in one.standings()]
     return Comparison(config.name, trace.name, runs, seed, points, standings)
@@ -154,7 +154,7 @@ class _Field:
             for candidate in chosen
         ]
 
-    def step(self, truth: Counts, missed: bool) -> None:
+    def step(self, truth: Counts, missed: int) -> None:
         answers, records = self._queries.answers(truth), int(truth.sum())
         for _, runs in self._runs:
             for run in runs:

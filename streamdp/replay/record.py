@@ -124,11 +124,11 @@ def record_journal(
 
 
 def _points(journal: JournalReader, follow: bool, recorder: Recorder) -> Iterator[tuple[int, Cut | None]]:
-    last, ended = 0, False
+    last, terms = 0, journal.terms
     while True:
         for point in journal.points(since=last):
-            last, ended = point.time_point, point.status == "ended"
+            last = point.time_point
             yield point.time_point, point.cut
-        if not follow or ended or recorder.full:
+        if not follow or (terms.is_finite and last >= terms.points) or recorder.full:
             return
         time.sleep(_WAIT_SECONDS)

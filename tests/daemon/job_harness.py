@@ -86,7 +86,7 @@ class JobStream(Stream):
         """As for any stream; and each job that was admitted is charged once, and said so once."""
         with JournalReader.open(self.config.journal_path) as journal:
             ledger = journal.read_ledger(whole=True)
-            published = journal.last_time_point - len({m.time_point for m in journal.unpublished()})
+            published = journal.published_until()
             jobs = [job for job in journal.jobs() if job.state != "refused"]
         told = Counter(
             (m.header["time_point"], m.header["histogram"], Fraction(epsilon), purpose)

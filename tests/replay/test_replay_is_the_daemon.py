@@ -72,14 +72,15 @@ def test_every_message_is_the_daemons_to_the_byte(tmp_path, guarantee, strategy,
     held = start(config, source, target, noise=InsecureSeededSource(99))
     journal, engine = held.journal, held.pipeline.engine
     published = []
-    for point in range(1, 13):
-        missed = point in (4, 5)
+    for point in (1, 2, 3, *range(5, 13)):
+        first = 4 if point == 5 else point
+        missed = point - first + 1 if point in (5, 9) else 0
         feeder.append(visits(rng, 60, held.schedule.opens(point) + 20_000))
         cut = None if missed else source.high_watermarks(config.input.topics)
         if cut is not None:
             latest = held.schedule.closes(point) + config.time.skew_ms
             drain(held.reader, held.pipeline, cut, point, latest)
-        event = PointClosed(point, held.schedule.opens(point), held.schedule.closes(point), missed)
+        event = PointClosed(point, held.schedule.opens(first), held.schedule.closes(point), missed)
         actions = held.pipeline.close(event)
         held.dead_letters.flush()
         journal.commit_point(to_commit(event, cut, actions, engine.ended))
