@@ -55,11 +55,11 @@ class Search:
             if not in_work.suspects:
                 self.say("no daemon died while it worked on a record: there is nothing to try")
                 return
-            known = self.journal.skips()
             for place in in_work.suspects:
                 self.say(f"trying {place}")
                 self._search(place.name, *self._still_there(place))
-            skipped = self.journal.skips()[len(known) :]
+            # Also those of an earlier search that was cut off before its end.
+            skipped = [s for s in self.journal.skips() if any(Place(*s).overlaps(place) for place in in_work.suspects)]
             in_work.clear()
         finally:
             in_work.close()
