@@ -1,8 +1,9 @@
-"""`streamdp journal`: verify it, back it up, write off what it does not know."""
+"""`streamdp journal`: verify it, back it up, write off what it does not know, skip what kills the daemon."""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import logging
 import signal
 import sys
@@ -17,7 +18,7 @@ log = logging.getLogger("streamdp.backup")
 
 KEEP = 24
 ORDER = 50
-HELP = "verify, back up, or write off a stream's journal"
+HELP = "verify or back up a stream's journal, write off, or skip a lethal record"
 DESCRIPTION = """\
 The journal holds the privacy ledger and everything a restart needs. It is as private as the input.
 
@@ -26,6 +27,7 @@ The journal holds the privacy ledger and everything a restart needs. It is as pr
   streamdp journal backup CONFIG DIRECTORY --every 1h
                                             the same at once and every hour, until SIGTERM or SIGINT
   streamdp journal write-off CONFIG         accept that outputs exist which this journal does not know
+  streamdp journal skip CONFIG              after deaths at one place of the input: skip the records that fail alone
 
 A backup is as private as the journal. A small file beside the journal remembers when the newest verified one was made,
 and the daemon shows that as streamdp_backup_timestamp_seconds. With --every, files are named by stream, journal and
@@ -33,7 +35,12 @@ time (UTC). A backup that fails is an error in the log, and is tried again at th
 
 A restored backup is older than what was published since, so the daemon refuses it: nobody knows what those releases
 cost. Writing the difference off gives up their budget. Under w-event the stream then repeats its last release until
-every window has left those points behind; under a finite horizon it releases nothing more."""
+every window has left those points behind; under a finite horizon it releases nothing more.
+
+A daemon that died three times in a row while it worked on the same records does not start again. `skip` tries these
+records in fresh processes under fixed limits, down to single ones. A record that fails again, alone, is never read
+again: a dead letter says SKIPPED. If none fails, nothing is skipped and the daemon may start. It prints offsets, never
+content; keep them to yourself, as the input."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -44,7 +51,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     backup.set_defaults(action=_backup)
     write_off = verbs.add_parser("write-off", help="accept outputs this journal does not know, and lose their budget")
     write_off.set_defaults(action=_write_off)
-    for verb in (verify, backup, write_off):
+    skip = verbs.add_parser("skip", help="try the records at which the daemon died; skip those that fail alone")
+    skip.set_defaults(action=_skip)
+    for verb in (verify, backup, write_off, skip):
         verb.add_argument("config", type=Path, metavar="CONFIG", help="the stream's TOML file")
     backup.add_argument(
         "target", type=Path, metavar="TARGET", help="the file to write; with --every, the directory to write into"
@@ -67,11 +76,16 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _verify(arguments: argparse.Namespace) -> int:
     from streamdp.config import load
-    from streamdp.journal import verify
+    from streamdp.journal import JournalReader, verify
 
-    problems = verify(load(arguments.config).journal_path)
+    path = load(arguments.config).journal_path
+    problems = verify(path)
     for problem in problems:
         print(problem)
+    if not problems:
+        with JournalReader.open(path) as journal:
+            for name, first, last in journal.skips():
+                print(f"skipped: offsets {first} to {last} of partition {name.partition} of topic {name.topic!r}")
     print("the journal is sound" if not problems else f"{len(problems)} problems; restore a backup")
     return 1 if problems else 0
 
@@ -157,4 +171,21 @@ def _write_off(arguments: argparse.Namespace) -> int:
     finally:
         target.close()
         source.close()
+    return 0
+
+
+def _skip(arguments: argparse.Namespace) -> int:
+    from functools import partial
+
+    from streamdp.config import load
+    from streamdp.daemon.skip import Search
+    from streamdp.daemon.start import open_journal
+    from streamdp.daemon.wiring import open_input, open_output
+
+    config = load(arguments.config)
+    with contextlib.ExitStack() as held:
+        source = held.enter_context(contextlib.closing(open_input(config, create=False)))
+        target = held.enter_context(contextlib.closing(open_output(config, create=False)))
+        journal = held.enter_context(open_journal(config, source, target))
+        Search(arguments.config.resolve(), journal, source, partial(print, flush=True)).run()
     return 0

@@ -120,9 +120,10 @@ class Daemon:
         try:
             self._jobs.resume()
             self._observer.running()
-            while not self._stop_asked:
-                self._turn(POLL_SECONDS)
-            self._wind_down()
+            with self._held.in_work.orderly_end():
+                while not self._stop_asked:
+                    self._turn(POLL_SECONDS)
+                self._wind_down()
         finally:
             self._metronome.stop()
             self._jobs.close()

@@ -94,6 +94,11 @@ def newest(transport: Transport, topic: str, keys: Collection[bytes], *, wait: b
     return found
 
 
+def point_of(message: Message) -> int:
+    """The time point of a message on one of the output topics."""
+    return int(messages.decode(message.value or b"").header["time_point"])
+
+
 def _messages(reader: Reader, partition: TopicPartition, end: int) -> Iterator[Message]:
     while reader.positions()[partition] < end:
         for polled in reader.poll(timeout=1.0, until={partition: end}):

@@ -16,20 +16,23 @@ from streamdp.config.may_change import MAY_SHORTEN, promised
 from streamdp.daemon import steps
 from streamdp.daemon.claims import ADVICE, Owners
 from streamdp.daemon.clock import check_clock
-from streamdp.daemon.outputs import Head, output_topics, read_head, rows_topics, tail
+from streamdp.daemon.in_work import InWork
+from streamdp.daemon.outputs import Head, output_topics, point_of, read_head, rows_topics, tail
 from streamdp.daemon.publisher import Publisher
 from streamdp.daemon.schedule import Cut, Schedule, now_ms
+from streamdp.daemon.wiring import open_dead_letters
 from streamdp.engine import Jobs, Topics
 from streamdp.errors import ConfigurationError, StreamdpError
-from streamdp.ingest.dead_letters import DeadLetterFile, DeadLetters, DeadLetterTopic, last_offsets
+from streamdp.ingest.dead_letters import DeadLetters, DeadLetterTopic
 from streamdp.journal import Journal, Opening, message_digest
 from streamdp.observe.observer import Observer
 from streamdp.pipeline import Pipeline, population_settings
 from streamdp.population import load_latest
 from streamdp.privacy import NoiseSource
 from streamdp.privacy.terms import Terms
-from streamdp.transport.base import Message, Reader, TopicPartition, TopicSpec, Transport, Writer
+from streamdp.transport.base import Message, Reader, TopicPartition, Transport, Writer
 from streamdp.transport.batch import RecordBatch
+from streamdp.transport.guard import Guard, Skips
 
 
 @dataclass
@@ -43,6 +46,7 @@ class Started:
     pipeline: Pipeline
     reader: Reader
     schedule: Schedule
+    in_work: InWork
     since: int
     """When the dataset was complete: points that closed before were missed."""
 
@@ -51,6 +55,7 @@ class Started:
         self.dead_letters.close()
         self.publisher.close()
         self.owners.close()
+        self.in_work.close()
         self.journal.close()
 
 
@@ -111,11 +116,14 @@ def start(
             'Give "wall" to run a daemon'
         )
     journal = open_journal(config, source, target)
+    in_work: InWork | None = None
     owners: Owners | None = None
     writer: Writer | None = None
     dead_letters: DeadLetters | None = None
     try:
         steps.reach("start.locked")
+        in_work = InWork.beside(journal)
+        in_work.require_progress()
         if not accept_clock:
             check_clock(journal, config.time.max_clock_jump_ms, config.privacy.horizon, now())
         topics = Topics.of(config.output_prefix)
@@ -131,7 +139,8 @@ def start(
         publish_owed(journal, writer, owners, head, target, topics, _last_due(config, journal))
         steps.reach("start.republished")
         dead_letters = open_dead_letters(config, target, writer)
-        pipeline, reader, schedule = recover(config, journal, source, dead_letters, accept_gap, noise)
+        with in_work.orderly_end():
+            pipeline, reader, schedule = recover(config, journal, source, dead_letters, accept_gap, noise, in_work)
         since = now()
         register = owners.on_output()
         publisher = Publisher(target, topics, owners.identity, writer, journal.published_until(), observer, register)
@@ -139,23 +148,12 @@ def start(
             dead_letters.use(publisher)
         steps.reach("start.recovered")
     except BaseException:
-        for held in (dead_letters, writer, owners):
+        for held in (dead_letters, writer, owners, in_work):
             if held is not None:
                 held.close()
         journal.close()
         raise
-    return Started(journal, publisher, owners, dead_letters, pipeline, reader, schedule, since)
-
-
-def open_dead_letters(config: StreamConfig, target: Transport, writer: Writer) -> DeadLetters:
-    if config.dead_letters.topic is not None:
-        target.ensure_topics([TopicSpec(config.dead_letters.topic)])
-        known = last_offsets(target, config.dead_letters.topic)
-        return DeadLetterTopic(writer, config.dead_letters.topic, known)
-    path = config.dead_letters_path
-    assert path is not None  # the configuration has a topic or a path
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return DeadLetterFile(path, config.dead_letters.max_file_bytes, config.dead_letters.keep_files)
+    return Started(journal, publisher, owners, dead_letters, pipeline, reader, schedule, in_work, since)
 
 
 OWED_BYTES = 1 << 20
@@ -265,8 +263,10 @@ def recover(
     dead_letters: DeadLetters,
     accept_gap: bool,
     noise: NoiseSource | None,
+    guard: Guard | None = None,
 ) -> tuple[Pipeline, Reader, Schedule]:
     """The population as it stood at the last committed point, rebuilt without asking or publishing anything."""
+    guard = guard or Guard(Skips(journal.skips()))
     checkpoint = load_latest(
         config.checkpoint_path, config.build_domain(), config.build_views(), **population_settings(config)
     )
@@ -303,10 +303,11 @@ def recover(
             known=journal.job_ids(),
             jobs=journal.jobs_under_way(),
         ),
+        guard=guard,
     )
     if opening is None:
         opening = _first_opening(config, source)
-        reader = source.reader(dict(opening.start), config.input.max_record_bytes)
+        reader = source.reader(dict(opening.start), config.input.max_record_bytes, guard)
         drain(reader, pipeline, opening.backlog, time_point=1, latest_ts=opening.latest_ts)
         dead_letters.flush()
         schedule = Schedule.beginning(now_ms(), config.time.length_ms, config.time.origin_ms)
@@ -318,7 +319,7 @@ def recover(
     if not accept_gap:
         _require_deletes(source, config.input.topics, since)
     start = positions_from(source, config.input.topics, position, accept_gap)
-    reader = source.reader(start, config.input.max_record_bytes)
+    reader = source.reader(start, config.input.max_record_bytes, guard)
     done = 0 if checkpoint is None else checkpoint.time_point
     if checkpoint is None:
         drain(reader, pipeline, opening.backlog, time_point=1, latest_ts=opening.latest_ts)
@@ -383,10 +384,6 @@ def drain(
 def _below(reader: Reader, cut: Mapping[TopicPartition, int]) -> Iterator[RecordBatch]:
     while any(reader.positions()[partition] < offset for partition, offset in cut.items()):
         yield from reader.poll(timeout=1.0, until=cut)
-
-
-def point_of(message: Message) -> int:
-    return int(messages.decode(message.value or b"").header["time_point"])
 
 
 def checkpoint_cut(journal: Journal, cut: Mapping[TopicPartition, int]) -> dict[str, Any]:

@@ -36,6 +36,7 @@ from streamdp.privacy.exact import as_fraction, decimal_text, to_text
 from streamdp.privacy.ledger import Ledger, Reservation
 from streamdp.privacy.noise import NoiseSource, SystemSource
 from streamdp.privacy.terms import Terms
+from streamdp.transport.guard import Skip
 
 _DIGEST_KEY_BYTES = 16
 
@@ -235,6 +236,14 @@ class Journal(JournalReader):
             )
         self.ledger.write_off(until)
         self._last = until
+
+    def skip(self, skip: Skip) -> None:
+        """Remember what of the input is never read again."""
+        with self._transaction("skip") as connection:
+            connection.execute(
+                "INSERT INTO skips (topic, partition, first, last, ts) VALUES (?, ?, ?, ?, ?)",
+                (*skip.name, skip.first, skip.last, time.time_ns() // 1_000_000),
+            )
 
     def prune(self, keep_points: int) -> None:
         """Drop the bytes of messages published more than `keep_points` ago; their hashes stay, so they stay known."""

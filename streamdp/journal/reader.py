@@ -36,6 +36,7 @@ from streamdp.privacy.exact import as_fraction
 from streamdp.privacy.ledger import Charge, Ledger, Reservation
 from streamdp.privacy.terms import Terms
 from streamdp.transport.base import Message, TopicPartition
+from streamdp.transport.guard import Skip
 
 # A job may read a snapshot of any of the last points; older ones are settled, so that memory and start-up do not grow
 # with the history of an endless stream.
@@ -201,6 +202,11 @@ class JournalReader:
             )
         ]
 
+    def skips(self) -> list[Skip]:
+        """What of the input is never read again."""
+        held = self.rows("SELECT topic, partition, first, last FROM skips ORDER BY id")
+        return [Skip(TopicPartition(topic, partition), first, last) for topic, partition, first, last in held]
+
     def cuts(self, since: int = 0) -> list[tuple[int, Cut]]:
         """The cuts of the time points after `since` that have one, in order."""
         return [(point.time_point, point.cut) for point in self.points(since) if point.cut is not None]
@@ -268,13 +274,7 @@ class JournalReader:
     def _readable(self, what: str) -> Iterator[None]:
         try:
             yield
-        except (
-            ValueError,
-            TypeError,
-            AttributeError,
-            LookupError,
-            ArithmeticError,
-        ):  # whose texts may quote what is stored
+        except _UNREADABLE:  # whose texts may quote what is stored
             raise self.damaged(f"{what} cannot be read") from None
 
     def damaged(self, what: str) -> JournalCorrupted:
@@ -358,6 +358,7 @@ class JournalReader:
         return int(self.rows("SELECT coalesce(max(time_point), 0) FROM points")[0][0])
 
 
+_UNREADABLE = (ValueError, TypeError, AttributeError, LookupError, ArithmeticError)
 _JOB_COLUMNS = "id, kind, epsilon, params, state, time_point, reason, published_at, amounts"
 MESSAGES = "SELECT sequence, time_point, topic, partition, key, value, timestamp, headers, sha256 FROM messages"
 

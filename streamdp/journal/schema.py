@@ -105,6 +105,16 @@ CREATE TABLE write_offs (
     ts INTEGER NOT NULL
 ) STRICT;
 
+-- Input that is never read again: each record of it failed alone. See daemon/skip.py.
+CREATE TABLE skips (
+    id INTEGER PRIMARY KEY,
+    topic TEXT NOT NULL,
+    partition INTEGER NOT NULL,
+    first INTEGER NOT NULL,
+    last INTEGER NOT NULL,
+    ts INTEGER NOT NULL
+) STRICT;
+
 -- The lowest level that a user's preference ever had, by digest; in the order of the terms' levels.
 CREATE TABLE preferences (user BLOB PRIMARY KEY, level INTEGER NOT NULL) STRICT, WITHOUT ROWID;
 
@@ -119,7 +129,8 @@ CREATE TABLE commits (
     points INTEGER NOT NULL,
     releases INTEGER NOT NULL,
     messages INTEGER NOT NULL,
-    write_offs INTEGER NOT NULL
+    write_offs INTEGER NOT NULL,
+    skips INTEGER NOT NULL
 ) STRICT;
 CREATE INDEX commits_by_message ON commits (messages);
 """

@@ -9,10 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 from streamdp.errors import StreamdpError
 from streamdp.transport.batch import Headers, RecordBatch
+
+if TYPE_CHECKING:
+    from streamdp.transport.guard import Guard
 
 POLL_BYTES = 8 << 20
 """How much one poll returns at most, about: bounds memory, and is large enough that the cost per poll disappears."""
@@ -164,9 +167,17 @@ class Transport(Protocol):
         """Create what is missing; refuse a topic that exists with other partitions or another cleanup policy."""
         ...
 
-    def reader(self, positions: Mapping[TopicPartition, int], max_record_bytes: int = MAX_RECORD_BYTES) -> Reader:
+    def reader(
+        self,
+        positions: Mapping[TopicPartition, int],
+        max_record_bytes: int = MAX_RECORD_BYTES,
+        guard: Guard | None = None,
+    ) -> Reader:
         """A record whose key and value are longer, or that has more than 1 MiB of headers besides, may come without
-        all three: an empty row that `RecordBatch.oversize` marks."""
+        all three: an empty row that `RecordBatch.oversize` marks.
+
+        What is stored together and skipped as a whole (`guard.skips`) is not read: one empty row stands for it.
+        """
         ...
 
     def writer(self, identity: str) -> Writer:

@@ -27,6 +27,7 @@ from streamdp.transport.base import MAX_RECORD_BYTES, TopicPartition, TopicSpec,
 from streamdp.transport.file_reader import FileReader
 from streamdp.transport.file_writer import FileWriter, IdentityLock
 from streamdp.transport.files import create_file, lock, make_directory, sync_directory, translate
+from streamdp.transport.guard import Guard
 from streamdp.transport.partition import Partition, create_partition
 from streamdp.transport.transaction import Transactions
 
@@ -188,9 +189,14 @@ class FileLog:
     def high_watermarks(self, topics: Iterable[str]) -> dict[TopicPartition, int]:
         return self.end_offsets(topics)  # An append holds its partitions until it is over: nothing lies behind it.
 
-    def reader(self, positions: Mapping[TopicPartition, int], max_record_bytes: int = MAX_RECORD_BYTES) -> FileReader:
+    def reader(
+        self,
+        positions: Mapping[TopicPartition, int],
+        max_record_bytes: int = MAX_RECORD_BYTES,
+        guard: Guard | None = None,
+    ) -> FileReader:
         """The bound changes nothing: the log is not compressed, and what is on its disk was written as it is."""
-        reader = FileReader(self._open_partition)
+        reader = FileReader(self._open_partition, guard or Guard())
         reader.assign_more(positions)
         return reader
 

@@ -38,6 +38,7 @@ from streamdp.transport.base import (
     Unreachable,
 )
 from streamdp.transport.batch import RecordBatch
+from streamdp.transport.guard import Guard
 from streamdp.transport.kafka_codecs import decompressed
 from streamdp.transport.kafka_errors import TRANSACTION_TIMEOUT_MS, Meaning, explain, meaning_of, translated
 from streamdp.transport.kafka_keys import KafkaSettings
@@ -126,10 +127,15 @@ class KafkaTransport:
             except UnknownTopic:
                 self._create(spec)
 
-    def reader(self, positions: Mapping[TopicPartition, int], max_record_bytes: int = MAX_RECORD_BYTES) -> KafkaReader:
+    def reader(
+        self,
+        positions: Mapping[TopicPartition, int],
+        max_record_bytes: int = MAX_RECORD_BYTES,
+        guard: Guard | None = None,
+    ) -> KafkaReader:
         self._describe({name.topic for name in positions})
         with translated(self._settings):
-            return KafkaReader(self._settings, positions, max_record_bytes)
+            return KafkaReader(self._settings, positions, max_record_bytes, guard or Guard())
 
     def writer(self, identity: str) -> KafkaWriter:
         with translated(self._settings):
@@ -231,8 +237,11 @@ class KafkaReader:
     Holds, besides what it returns, at most one fetch of each partition as it came, and a piece of it decompressed.
     """
 
-    def __init__(self, settings: KafkaSettings, positions: Mapping[TopicPartition, int], max_record_bytes: int) -> None:
+    def __init__(
+        self, settings: KafkaSettings, positions: Mapping[TopicPartition, int], max_record_bytes: int, guard: Guard
+    ) -> None:
         self._settings = settings
+        self._guard = guard
         self._partitions: dict[TopicPartition, Buffered] = {}
         self._turn = 0
         self._consumer = KafkaConsumer(
@@ -245,7 +254,7 @@ class KafkaReader:
             metrics_enabled=False,
             kafka_client=_make_client,
         )
-        self._consumer._fetcher.PartitionRecords = partial(_FetchedColumns, max_record_bytes)
+        self._consumer._fetcher.PartitionRecords = partial(_FetchedColumns, max_record_bytes, guard)
         self.assign_more(positions)
 
     def poll(
@@ -282,7 +291,7 @@ class KafkaReader:
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
         self._consumer.seek(ClientPartition(*partition), offset)
-        self._partitions[partition] = Buffered(offset)
+        self._partitions[partition] = Buffered(offset, self._guard)
 
     def assign_more(self, positions: Mapping[TopicPartition, int]) -> None:
         fresh = {name: offset for name, offset in positions.items() if name not in self._partitions}
@@ -323,6 +332,7 @@ class _FetchedColumns:
     def __init__(
         self,
         max_record_bytes: int,
+        guard: Guard,
         fetch_offset: int,
         tp: ClientPartition,
         records: Any,
@@ -344,6 +354,7 @@ class _FetchedColumns:
             aborted,
             decompressed,
             max_record_bytes,
+            guard,
         )
         self._is_left: bool = self.bytes_read > 0
         self._on_drain = on_drain

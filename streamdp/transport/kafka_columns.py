@@ -34,6 +34,10 @@ class BatchHeader(NamedTuple):
     base_sequence: int
     records: int
 
+    @property
+    def last_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta
+
 
 def decode(name: TopicPartition, headers: list[BatchHeader], bodies: list[Body], longest: int) -> RecordBatch:
     """One batch of the records in consecutive, decompressed batches; without their bodies beyond `longest` bytes."""

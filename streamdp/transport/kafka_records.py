@@ -5,7 +5,7 @@ A client that builds an object per record spends most of its time doing so. Here
 for all records at once. Nothing here speaks to a broker.
 
 Memory is bounded, whatever a producer sent. Batches are decompressed as they are handed out, `PIECE_BYTES` at a time;
-of a record longer than `longest` only place and time are kept.
+of a record longer than `longest` only place and time are kept. Of what is skipped to the end of its batch, nothing is.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -21,6 +21,7 @@ from crc32c import crc32c
 
 from streamdp.transport.base import TopicPartition, TransportError
 from streamdp.transport.batch import RecordBatch
+from streamdp.transport.guard import Guard, unread
 from streamdp.transport.kafka_columns import HEADER, BatchHeader, Body, corrupted, decode, varint
 
 LENGTH_END = 12
@@ -66,6 +67,7 @@ def read_fetched(
     aborted: Iterable[Aborted],
     decompress: Decompress,
     max_record_bytes: int,
+    guard: Guard | None = None,
 ) -> Fetched:
     """The committed records of a fetched buffer, from `position` on: a broker answers with whole batches."""
     begin, leader_epoch = position, -1
@@ -75,9 +77,8 @@ def read_fetched(
     committed: list[tuple[BatchHeader, memoryview]] = []
     for header, batch in _batches(name, memoryview(buffer)):
         leader_epoch = header.leader_epoch
-        last_offset = header.base_offset + header.last_offset_delta
-        position = max(position, last_offset + 1)
-        while waiting and waiting[0].first_offset <= last_offset:
+        position = max(position, header.last_offset + 1)
+        while waiting and waiting[0].first_offset <= header.last_offset:
             aborted_producers.add(waiting.popleft().producer_id)
         body = batch[HEADER.size :]
         if header.attributes & CONTROL:
@@ -85,83 +86,102 @@ def read_fetched(
                 aborted_producers.discard(header.producer_id)
         elif not (header.attributes & TRANSACTIONAL and header.producer_id in aborted_producers):
             committed.append((header, body))
-    return Fetched(_records(name, begin, committed, decompress, longest), position, leader_epoch)
+    reading = _Reading(name, begin, decompress, longest, guard or Guard())
+    return Fetched(reading.records(committed), position, leader_epoch)
 
 
-def _records(
-    name: TopicPartition,
-    begin: int,
-    batches: list[tuple[BatchHeader, memoryview]],
-    decompress: Decompress,
-    longest: int,
-) -> Iterator[RecordBatch]:
-    for piece in _pieces(name, batches, decompress, longest):
-        records = piece.split_at(begin)[1]
-        if len(records):
-            yield records
+@dataclass(frozen=True)
+class _Reading:
+    """The records of consecutive batches of one partition."""
 
+    name: TopicPartition
+    begin: int
+    """Where to begin: a broker answers with whole batches."""
+    decompress: Decompress
+    longest: int
+    guard: Guard
 
-def _pieces(
-    name: TopicPartition, batches: list[tuple[BatchHeader, memoryview]], decompress: Decompress, longest: int
-) -> Iterator[RecordBatch]:
-    """Small batches together; of one that decompresses to more than a piece, some records at a time."""
-    headers: list[BatchHeader] = []
-    bodies: list[Body] = []
-    size = 0
-    for header, body in batches:
-        content, rest = _first_piece(header, body, decompress)
-        if headers and (rest is not None or size + len(content) > PIECE_BYTES):
-            yield decode(name, headers, bodies, longest)
-            headers, bodies, size = [], [], 0
-        if rest is None:
-            headers.append(header)
-            bodies.append(content)
-            size += len(content)
-        else:
-            yield from _parts(name, header, bytearray(content), rest, longest)
-    if headers:
-        yield decode(name, headers, bodies, longest)
+    def records(self, batches: list[tuple[BatchHeader, memoryview]]) -> Iterator[RecordBatch]:
+        for piece in self._pieces(batches):
+            records = piece.split_at(self.begin)[1]
+            if len(records):
+                yield records
 
-
-def _first_piece(header: BatchHeader, body: memoryview, decompress: Decompress) -> tuple[Body, Iterator[bytes] | None]:
-    """The whole body of a batch and None; or how a long one begins, and the rest of it."""
-    codec = header.attributes & CODEC
-    if not codec:
-        return body, None
-    rest = decompress(codec, body)
-    content = bytearray()
-    for piece in rest:
-        content += piece
-        if len(content) > PIECE_BYTES:
-            return content, rest
-    return content, None
-
-
-def _parts(
-    name: TopicPartition, header: BatchHeader, content: bytearray, rest: Iterator[bytes], longest: int
-) -> Iterator[RecordBatch]:
-    """The records of one long batch. Holds about a piece, or one record of at most `longest` bytes."""
-    left = header.records
-    try:
-        while left:
-            records, end = _whole_records(content, left)
-            if records:
-                yield decode(name, [header._replace(records=records)], [content[:end]], longest)
-                left -= records
-                del content[:end]
-            elif len(content) >= _LONGEST_PREFIX and varint(content, 0)[0] > longest:
-                yield _oversize(name, header, content, longest)
-                left -= 1
-                length, begin = varint(content, 0)
-                _skip(content, rest, begin + length)
-            elif (piece := next(rest, None)) is not None:
-                content += piece
+    def _pieces(self, batches: list[tuple[BatchHeader, memoryview]]) -> Iterator[RecordBatch]:
+        """Small batches together; of one that decompresses to more than a piece, some records at a time."""
+        headers: list[BatchHeader] = []
+        bodies: list[Body] = []
+        size = 0
+        for header, body in batches:
+            is_skipped = self._is_skipped(header, max(header.base_offset, self.begin))
+            content, rest = (b"", None) if is_skipped else self._first_piece(header, body)
+            if headers and (is_skipped or rest is not None or size + len(content) > PIECE_BYTES):
+                yield self._decode(headers, bodies)
+                headers, bodies, size = [], [], 0
+            if is_skipped:
+                yield unread(self.name, max(header.base_offset, self.begin), header.max_timestamp)
+            elif rest is None:
+                headers.append(header)
+                bodies.append(content)
+                size += len(content)
             else:
-                raise ValueError("a record breaks off")
-        if content or next(rest, None) is not None:
-            raise ValueError("the records do not fill their batch")
-    except (IndexError, ValueError) as error:
-        raise corrupted(name, "does not decode") from error
+                yield from self._parts(header, bytearray(content), rest)
+        if headers:
+            yield self._decode(headers, bodies)
+
+    def _is_skipped(self, header: BatchHeader, first: int) -> bool:
+        """Whether the batch is skipped from this offset to its end."""
+        return self.guard.skips.cover(self.name, first, header.last_offset)
+
+    def _decode(self, headers: list[BatchHeader], bodies: list[Body]) -> RecordBatch:
+        self.guard.reading(self.name, headers[0].base_offset, headers[-1].last_offset)
+        return decode(self.name, headers, bodies, self.longest)
+
+    def _first_piece(self, header: BatchHeader, body: memoryview) -> tuple[Body, Iterator[bytes] | None]:
+        """The whole body of a batch and None; or how a long one begins, and the rest of it."""
+        codec = header.attributes & CODEC
+        if not codec:
+            return body, None
+        self.guard.reading(self.name, header.base_offset, header.last_offset)
+        rest = self.decompress(codec, body)
+        content = bytearray()
+        for piece in rest:
+            content += piece
+            if len(content) > PIECE_BYTES:
+                return content, rest
+        return content, None
+
+    def _parts(self, header: BatchHeader, content: bytearray, rest: Iterator[bytes]) -> Iterator[RecordBatch]:
+        """The records of one long batch. Holds about a piece, or one record of at most `longest` bytes."""
+        left = header.records
+        try:
+            while left:
+                self.guard.reading(self.name, header.base_offset, header.last_offset)
+                records, end = _whole_records(content, left)
+                if records:
+                    part = decode(self.name, [header._replace(records=records)], [content[:end]], self.longest)
+                    del content[:end]
+                elif len(content) >= _LONGEST_PREFIX and varint(content, 0)[0] > self.longest:
+                    part = _oversize(self.name, header, content, self.longest)
+                elif (piece := next(rest, None)) is not None:
+                    content += piece
+                    continue
+                else:
+                    raise ValueError("a record breaks off")
+                yield part
+                left -= len(part)
+                following = int(part.offsets[-1]) + 1
+                if left and self._is_skipped(header, max(following, self.begin)):
+                    yield unread(self.name, max(following, self.begin), header.max_timestamp)
+                    return
+                if not records:
+                    self.guard.reading(self.name, header.base_offset, header.last_offset)
+                    length, begin = varint(content, 0)
+                    _skip(content, rest, begin + length)
+            if content or next(rest, None) is not None:
+                raise ValueError("the records do not fill their batch")
+        except (IndexError, ValueError) as error:
+            raise corrupted(self.name, "does not decode") from error
 
 
 def _whole_records(content: bytearray, most: int) -> tuple[int, int]:
@@ -207,8 +227,9 @@ def _skip(content: bytearray, rest: Iterator[bytes], size: int) -> None:
 class Buffered:
     """A partition's records that were fetched but not handed out, and where its reader stands."""
 
-    def __init__(self, position: int) -> None:
+    def __init__(self, position: int, guard: Guard | None = None) -> None:
         self.position = position
+        self._guard = guard or Guard()
         self._records: RecordBatch | None = None
         self._following: Iterator[RecordBatch] = iter(())
         self._end = position
@@ -219,9 +240,14 @@ class Buffered:
 
     def put(self, fetched: Fetched) -> None:
         self._following, self._end = fetched.records, fetched.position
-        self._records = next(self._following, None)
+        self._records = self._next()
         if self._records is None:
             self.position = self._end
+
+    def _next(self) -> RecordBatch | None:
+        records = next(self._following, None)
+        self._guard.read()
+        return records
 
     def take(self, max_bytes: int, until: int | None) -> RecordBatch | None:
         """Records below `until`, about `max_bytes` of them but at least one; None when there is none below it."""
@@ -232,7 +258,7 @@ class Buffered:
         sizes = records.keys.starts[1:] + records.values.starts[1:]
         limit = int(records.keys.starts[0] + records.values.starts[0]) + max_bytes
         rows = min(allowed, max(1, int(np.searchsorted(sizes, limit, side="right"))))
-        self._records = records.slice(rows, len(records)) if rows < len(records) else next(self._following, None)
+        self._records = records.slice(rows, len(records)) if rows < len(records) else self._next()
         if self._records is None:
             self.position = self._end
         else:

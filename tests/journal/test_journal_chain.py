@@ -10,6 +10,8 @@ import pytest
 from journal_samples import fresh_point, missed_points, open_journal
 
 from streamdp.journal import Commit, Journal, JournalReader, verify
+from streamdp.transport.base import TopicPartition
+from streamdp.transport.guard import Skip
 
 
 def test_every_commit_that_promises_or_spends_is_a_link(path: Path, journal: Journal) -> None:
@@ -19,6 +21,7 @@ def test_every_commit_that_promises_or_spends_is_a_link(path: Path, journal: Jou
         lambda: journal.commit_point(missed_points(2, 3)),
         lambda: journal.write_off(5, "lost"),
         lambda: journal.reserve("wards", "0.1", "fixed"),
+        lambda: journal.skip(Skip(TopicPartition("visits", 0), 7, 9)),
     ):
         write()
         links.append(journal.last_commit())
