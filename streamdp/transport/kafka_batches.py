@@ -222,7 +222,7 @@ def _place_of(content: bytearray) -> bytes:
 def _decode(name: TopicPartition, parts: list[_Part], longest: int) -> RecordBatch:
     """The records of consecutive parts. A part that makes no sense becomes one record without key and content."""
     try:
-        return RecordBatch(*name, *_columns(parts, longest))
+        return _columns(name, parts, longest)
     except (IndexError, ValueError):
         if len(parts) > 1:
             return RecordBatch.concatenate([_decode(name, [part], longest) for part in parts])
@@ -231,9 +231,7 @@ def _decode(name: TopicPartition, parts: list[_Part], longest: int) -> RecordBat
     return RecordBatch(*name, offsets, timestamps, Blobs.from_list([None]), Blobs.from_list([b""]))
 
 
-def _columns(
-    parts: list[_Part], longest: int
-) -> tuple[Integers, Integers, Blobs, Blobs, tuple[Headers, ...] | None, NDArray[np.bool_] | None]:
+def _columns(name: TopicPartition, parts: list[_Part], longest: int) -> RecordBatch:
     counts = [part.records for part in parts]
     joined = b"".join(part.body for part in parts)
     data = np.frombuffer(joined, np.uint8)
@@ -276,7 +274,7 @@ def _columns(
     lacking = spread([batch.last_offset_delta + 1 - batch.records for batch in batches])
     gaps = np.clip(offset_deltas - places, 0, lacking)
     offsets = np.maximum.accumulate(spread([batch.base_offset for batch in batches]) + gaps) + places
-    return offsets, timestamps, keys, values, headers, oversize if oversize.any() else None
+    return RecordBatch(*name, offsets, timestamps, keys, values, headers, oversize if oversize.any() else None)
 
 
 def _with_nulls(column: Blobs, lengths: Integers) -> Blobs:
