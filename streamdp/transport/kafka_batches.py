@@ -20,6 +20,7 @@ from array import array
 from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -252,7 +253,9 @@ def _columns(name: TopicPartition, parts: list[_Part], longest: int) -> RecordBa
     pieces, rows = Blobs(joined, bounds), np.arange(0, len(bounds), 4)
     keys = _with_nulls(pieces.take(rows), key_lengths)
     values = _with_nulls(pieces.take(rows + 2), value_lengths)
-    oversize = (lengths > longest) | np.repeat([part.oversize for part in parts], counts)
+    oversize = lengths > longest
+    if any(part.oversize for part in parts):
+        oversize |= np.repeat([part.oversize for part in parts], counts)
     if oversize.any():
         keys, values = keys.emptied(oversize), values.emptied(oversize)
         headers = headers and tuple(() if large else row for row, large in zip(headers, oversize, strict=True))
@@ -262,18 +265,17 @@ def _columns(name: TopicPartition, parts: list[_Part], longest: int) -> RecordBa
 
     batches = [part.header for part in parts]
     timestamps = spread([batch.first_timestamp for batch in batches]) + timestamp_deltas
-    appended = spread([batch.attributes & LOG_APPEND_TIME for batch in batches])
-    if appended.any():
-        timestamps = np.where(appended, spread([batch.max_timestamp for batch in batches]), timestamps)
+    if any(appended := [batch.attributes & LOG_APPEND_TIME for batch in batches]):
+        timestamps = np.where(spread(appended), spread([batch.max_timestamp for batch in batches]), timestamps)
     # A record's place in its batch, and beyond that what compaction has taken before it. The records say how much that
     # is, but it never falls and is never more than the batch lacks: nothing, in a batch as producers send it.
-    begins = np.cumsum([0, *counts[:-1]])
-    places = np.arange(len(starts)) - spread(
-        [int(begin) - part.first for begin, part in zip(begins, parts, strict=True)]
-    )
-    lacking = spread([batch.last_offset_delta + 1 - batch.records for batch in batches])
-    gaps = np.clip(offset_deltas - places, 0, lacking)
-    offsets = np.maximum.accumulate(spread([batch.base_offset for batch in batches]) + gaps) + places
+    begins = accumulate(counts, initial=0)
+    places = spread([part.first - begin for part, begin in zip(parts, begins, strict=False)])
+    places += np.arange(len(starts))
+    offsets = spread([batch.base_offset for batch in batches])
+    if any(lacking := [batch.last_offset_delta + 1 - batch.records for batch in batches]):
+        offsets = np.maximum.accumulate(offsets + np.clip(offset_deltas - places, 0, spread(lacking)))
+    offsets += places
     return RecordBatch(*name, offsets, timestamps, keys, values, headers, oversize if oversize.any() else None)
 
 

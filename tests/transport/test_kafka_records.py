@@ -181,6 +181,20 @@ def test_offsets_are_those_of_the_broker_whatever_the_records_claim(claimed: tup
     assert [(row[0], row[3]) for row in rows(fetched)] == [(7, b"0"), (8, b"1"), (9, b"2"), (10, b"next")]
 
 
+@pytest.mark.parametrize(
+    ("claimed", "offsets"), [((2, 5, 9), [2, 5, 9]), ((0, 1, 2), [0, 1, 2]), ((5, 3, 60), [5, 6, 9])]
+)
+def test_gaps_that_compaction_left_inside_a_batch_are_kept(claimed: tuple[int, ...], offsets: list[int]) -> None:
+    """And never more of them than the batch lacks."""
+    batch = bytearray(plain([b"0", b"1", b"2"]))
+    size = (len(batch) - 61) // 3
+    for row, delta in enumerate(claimed):
+        batch[61 + row * size + 3] = 2 * delta
+    batch[23:27] = (9).to_bytes(4, "big")
+    fetched = read(resealed(batch) + plain([b"next"], 10))
+    assert [row[0] for row in rows(fetched)] == [*offsets, 10] and fetched.position == 11
+
+
 def test_numbers_of_more_than_32_bits_read_as_the_broker_reads_them() -> None:
     batch = bytearray(plain([b"v"]))
     body = bytes([0, 0, 0, 1, 0x82, 0x80, 0x80, 0x80, 0x10]) + b"v\0"
