@@ -39,10 +39,9 @@ from streamdp.transport.base import (
 )
 from streamdp.transport.batch import RecordBatch
 from streamdp.transport.guard import Guard
-from streamdp.transport.kafka_codecs import decompressed
+from streamdp.transport.kafka_batches import Aborted, Buffered, Fetched, read_fetched
 from streamdp.transport.kafka_errors import TRANSACTION_TIMEOUT_MS, Meaning, explain, meaning_of, translated
 from streamdp.transport.kafka_keys import KafkaSettings
-from streamdp.transport.kafka_records import Aborted, Buffered, Fetched, read_fetched
 
 Answer = TypeVar("Answer")
 
@@ -352,7 +351,6 @@ class _FetchedColumns:
             fetch_offset,
             records._buffer,
             aborted,
-            decompressed,
             max_record_bytes,
             guard,
         )

@@ -25,9 +25,9 @@ from streamdp.transport.base import (
     Unreachable,
 )
 from streamdp.transport.batch import Blobs, RecordBatch
+from streamdp.transport.kafka_batches import Fetched
 from streamdp.transport.kafka_errors import MEANINGS, TRANSACTION_TIMEOUT_MS, Meaning, listed, translated
 from streamdp.transport.kafka_keys import client_settings
-from streamdp.transport.kafka_records import Fetched
 
 SETTINGS = client_settings({"bootstrap.servers": "here:9092"}, "output")
 BASES = (errors.KafkaError, errors.BrokerResponseError)
