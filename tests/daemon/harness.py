@@ -17,6 +17,8 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import ClassVar
 
+import numpy as np
+import numpy.typing as npt
 import pytest
 
 from streamdp import messages
@@ -312,9 +314,7 @@ class Stream:
             cuts = journal.cuts()
             cut = dict(cuts[-1][1]) if cuts else dict(journal.opening().backlog)
             expected = self.count_below(cut)
-            counts = pipeline.population.counts("ages").reshape(4, 10)
-            got = {(WARDS[w], a): int(counts[w, a]) for w in range(4) for a in range(10) if counts[w, a]}
-            assert got == dict(expected)
+            assert cells(pipeline.population.counts("ages")) == dict(expected)
         finally:
             dead_letters.close()
             journal.close()
@@ -344,6 +344,12 @@ class Stream:
                 yield from zip(batch.offsets.tolist(), batch.keys, batch.values, strict=True)
         reader.close()
         source.close()
+
+
+def cells(ages: npt.NDArray[np.int64]) -> dict[tuple[str, int], int]:
+    """The counts of the histogram `ages` by ward and bin, without zeros."""
+    counts = ages.reshape(4, 10)
+    return {(WARDS[w], a): int(counts[w, a]) for w in range(4) for a in range(10) if counts[w, a]}
 
 
 @pytest.fixture(autouse=True)

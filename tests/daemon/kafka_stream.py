@@ -102,6 +102,15 @@ class KafkaStream(Stream):
                 seen += [record.value for record in records]
         return list(seen)
 
+    def ends(self) -> dict[TopicPartition, int]:
+        """The end of every partition of the input."""
+        consumer = self._consumer(self.server)
+        try:
+            found = consumer.end_offsets([ClientPartition(self.topic, part) for part in range(self.partitions)])
+            return {TopicPartition(*name): end for name, end in found.items()}
+        finally:
+            consumer.close()
+
     def records_below(self, cut: dict[TopicPartition, int]) -> Iterator[tuple[int, bytes, bytes]]:
         limits = {ClientPartition(*name): offset for name, offset in cut.items()}
         consumer = self._consumer(self.server)
