@@ -70,6 +70,8 @@ class PointCommit:
     messages: Sequence[Message] = field(default=(), repr=False)
     jobs: Sequence[Job] = ()
     jobs_position: int | None = None
+    epochs: Cut = field(default_factory=dict)
+    """Which history of its log each offset of the cut is of, where logs may lose their end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +115,7 @@ class Point:
     closed_ts: int | None
     cut: Cut | None
     status: Literal["closed", "missed", "ended", "written_off"]
+    epochs: Cut = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

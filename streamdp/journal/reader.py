@@ -193,9 +193,9 @@ class JournalReader:
     def points(self, since: int = 0) -> list[Point]:
         """The time points after `since`, in order."""
         return [
-            Point(time_point, opened, closed, None if cut is None else _cut(cut), status)
-            for time_point, opened, closed, cut, status in self.rows(
-                "SELECT time_point, opened_ts, closed_ts, cut, status FROM points WHERE time_point > ?"
+            Point(time_point, opened, closed, None if cut is None else _cut(cut), status, _cut(epochs or "{}"))
+            for time_point, opened, closed, cut, epochs, status in self.rows(
+                "SELECT time_point, opened_ts, closed_ts, cut, epochs, status FROM points WHERE time_point > ?"
                 " ORDER BY time_point",
                 since,
             )

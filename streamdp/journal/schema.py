@@ -7,7 +7,7 @@ from pathlib import Path
 
 from streamdp.journal.errors import JournalCorrupted, JournalError
 
-FORMAT = 3
+FORMAT = 4
 
 # Marks the file as ours for file(1) and for us: "sdpj".
 APPLICATION_ID = 0x7364706A
@@ -41,6 +41,7 @@ CREATE TABLE points (
     opened_ts INTEGER,
     closed_ts INTEGER,
     cut TEXT,  -- {"topic": {"partition": offset}}
+    epochs TEXT,  -- as the cut: which history of a log that may lose its end the offset is of
     status TEXT NOT NULL CHECK (status IN ('closed', 'missed', 'ended', 'written_off'))
 ) STRICT;
 

@@ -144,6 +144,16 @@ class Stream:
         self.append(batch)
         self.fed += count
 
+    def feed_everybody(self) -> None:
+        """One record of each user, newer than all before."""
+        ts = int(time.time() * 1000) + 10
+        batch = []
+        for user in range(300):
+            record = {"ward": self.randomness.choice(WARDS), "age": self.randomness.randrange(100)}
+            value = json.dumps({"ts": ts, "op": "upsert", "record": record}).encode()
+            batch.append(Message(self.topic, value, key=f"user-{user}".encode(), partition=user % self.partitions))
+        self.append(batch)
+
     def append(self, batch: list[Message]) -> None:
         log = FileLog(self.directory / "log", durable=False)
         try:

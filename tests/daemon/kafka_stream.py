@@ -25,6 +25,8 @@ class KafkaStream(Stream):
     output_keys: str = ""
     more: str = ""
     topic_configs: dict[str, str] = field(default_factory=dict)
+    replicas: tuple[int, ...] = ()
+    """The brokers that hold the input; the first leads."""
     _seen: dict[str, list[bytes]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -44,7 +46,11 @@ class KafkaStream(Stream):
 
     def make_input(self) -> None:
         admin = KafkaAdminClient(bootstrap_servers=self.server)
-        wanted = {"num_partitions": self.partitions, "configs": self.topic_configs}
+        wanted: dict[str, object] = {"configs": self.topic_configs}
+        if self.replicas:
+            wanted["assignments"] = {part: list(self.replicas) for part in range(self.partitions)}
+        else:
+            wanted["num_partitions"] = self.partitions
         admin.create_topics({self.topic: wanted}, wait_for_metadata=True)
         admin.close()
 

@@ -124,6 +124,18 @@ class Broker:
         assert self._process is not None
         self._process.send_signal(signal.SIGCONT)
 
+    def copy_of(self, topic: str, copy: Path) -> Path:
+        """A copy of what the topic holds; the broker must not run."""
+        for folder in (self.home / "data").glob(f"{topic}-*"):
+            shutil.copytree(folder, copy / folder.name)
+        return copy
+
+    def put_back(self, copy: Path) -> None:
+        """Make topics what they were when they were copied, as an unclean election does; the broker must not run."""
+        for folder in copy.iterdir():
+            shutil.rmtree(self.home / "data" / folder.name)
+            shutil.copytree(folder, self.home / "data" / folder.name)
+
     def _end(self, number: signal.Signals) -> None:
         if self._process is None:
             return
