@@ -82,7 +82,7 @@ class Night(KafkaStream):
             return min(owed) - 1 if owed else journal.last_time_point
 
     def more_points(self, count: int, daemon: subprocess.Popen[bytes]) -> None:
-        self.wait(self.config.journal_path.exists, RECOVERY_SECONDS, daemon)
+        self.wait(lambda: self.starts() > 0, RECOVERY_SECONDS, daemon)
         goal = self.published() + count
         self.wait(lambda: self.published() >= goal, RECOVERY_SECONDS, daemon)
 
