@@ -26,6 +26,7 @@ from streamdp.daemon.memory import Memory
 from streamdp.daemon.preferences import PreferenceDesk
 from streamdp.daemon.schedule import Closed, Cut, Metronome, Missed
 from streamdp.daemon.start import checkpoint_cut, input_identity, start
+from streamdp.daemon.truncation import below, lowered, say_truncated
 from streamdp.engine import (
     Action,
     BoundaryPassed,
@@ -44,7 +45,7 @@ from streamdp.observe import logs
 from streamdp.observe.observer import Observer
 from streamdp.population import write_checkpoint
 from streamdp.privacy import ledger
-from streamdp.transport.base import Message, TopicPartition, Transport, Unreachable
+from streamdp.transport.base import Message, TopicPartition, Transport, Truncated, Unreachable
 from streamdp.transport.batch import RecordBatch
 
 log = logging.getLogger("streamdp.daemon")
@@ -98,6 +99,7 @@ class Daemon:
         )
         self._stop_asked = False
         self._is_input_lost = self._is_cut_awaited = False
+        self._truncated: Cut = {}
         preferences = PreferenceDesk.of(config, self._held.journal, source)
         self._jobs = JobDesk(config, self._held.journal, target, self._engine, preferences)
         self._boundary = self._held.schedule.point_at(self._clock.now())
@@ -184,13 +186,18 @@ class Daemon:
             # The input keeps what it has until the output has taken them.
             time.sleep(wait)
         elif not self._is_cut_awaited:
-            self._beyond += self._held.reader.poll(timeout=wait, until=self._cut())
+            try:
+                self._beyond += self._held.reader.poll(timeout=wait, until=self._cut())
+            except Truncated as error:
+                self._truncate(error.ends)
         # After the poll: a cut older than any of these records is known by now, or about to be (see Metronome).
         closed = self._metronome.closed(POLL_SECONDS)
         self._is_cut_awaited = closed is None
         if closed is None:
             return
-        self._closed.extend(closed)
+        if closed or self._truncated:
+            self._closed = deque(lowered([*self._closed, *closed], self._truncated))
+            self._truncated = {}
         with contextlib.suppress(Unreachable):  # The output is away, which the publisher says.
             self._observer.requests_dropped(self._jobs.look())
         self._observer.jobs(self._engine.open_jobs, self._jobs.in_workers)
@@ -200,6 +207,13 @@ class Daemon:
         if self._is_input_lost:
             self._is_input_lost = False
             log.warning("the input answers again")
+
+    def _truncate(self, ends: Cut) -> None:
+        """The input lost its end. What was read of that and is not counted yet goes with it."""
+        say_truncated(ends)
+        self._observer.truncated(ends)
+        self._beyond = [below(batch, ends) for batch in self._beyond]
+        self._truncated |= ends
 
     def _cut(self) -> Cut | None:
         """The cut the current point is drained to; None while the point is open (or was missed)."""
@@ -249,10 +263,11 @@ class Daemon:
         position = None if cut is None else self._jobs.bring_requests()
         actions = self._held.pipeline.close(event)
         self._jobs.freeze(actions, self._held.pipeline.population, time_point)
+        epochs = {} if cut is None else self._held.reader.epochs()
         self._held.dead_letters.flush()
         steps.reach("commit.before")
         with self._observer.timed("commit"):
-            self._held.journal.commit_point(to_commit(event, cut, actions, self._engine.ended, position))
+            self._held.journal.commit_point(to_commit(event, cut, actions, self._engine.ended, position, epochs))
         steps.reach("commit.after")
         self._observer.decided(time_point, actions)
         self._due.append((event.closed_ts + self.config.time.publish_after_ms, time_point))
@@ -261,7 +276,7 @@ class Daemon:
         wanted = any(isinstance(action, Checkpoint) for action in actions)
         # Input before a checkpoint is not read again: its dead letters must be safe first.
         if wanted and cut is not None and self._held.publisher.letters_safe(LETTERS_SECONDS):
-            self._checkpoint(time_point, cut)
+            self._checkpoint(time_point, cut, epochs)
         if self._engine.ended:
             log.info("the horizon has ended", extra={"fields": {"time_point": time_point}})
 
@@ -284,10 +299,10 @@ class Daemon:
             self._due.append((opened + self.config.time.publish_after_ms, time_point))
         self._jobs.carry_out(actions)
 
-    def _checkpoint(self, time_point: int, cut: Cut) -> None:
+    def _checkpoint(self, time_point: int, cut: Cut, epochs: Cut) -> None:
         steps.reach("checkpoint.before")
         self.config.checkpoint_path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        description = checkpoint_cut(self._held.journal, cut)
+        description = checkpoint_cut(self._held.journal, cut, epochs)
         with self._observer.timed("checkpoint"):
             write_checkpoint(self._held.pipeline.population, self.config.checkpoint_path, description, time_point)
         steps.reach("checkpoint.after")
@@ -321,7 +336,12 @@ def take_cut(source: Transport, topics: list[str], identity: str) -> Cut:
 
 
 def to_commit(
-    event: PointClosed, cut: Cut | None, actions: Sequence[Action], ended: bool, jobs_position: int | None = None
+    event: PointClosed,
+    cut: Cut | None,
+    actions: Sequence[Action],
+    ended: bool,
+    jobs_position: int | None = None,
+    epochs: Cut | None = None,
 ) -> PointCommit:
     """One transaction from the engine's actions."""
     jobs, charges = _jobs_of(actions)
@@ -342,6 +362,7 @@ def to_commit(
         messages=_messages_of(actions, event.closed_ts),
         jobs=jobs,
         jobs_position=jobs_position,
+        epochs=epochs or {},
     )
 
 

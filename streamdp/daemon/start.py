@@ -6,7 +6,7 @@ Whatever a crash left behind, the same order sets right. Nothing is asked of the
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,7 @@ from streamdp.daemon.in_work import InWork
 from streamdp.daemon.outputs import Head, output_topics, point_of, read_head, rows_topics, tail
 from streamdp.daemon.publisher import Publisher
 from streamdp.daemon.schedule import Cut, Schedule, now_ms
+from streamdp.daemon.truncation import Remains, say_truncated
 from streamdp.daemon.wiring import open_dead_letters
 from streamdp.engine import Jobs, Topics
 from streamdp.errors import ConfigurationError, StreamdpError
@@ -30,7 +31,7 @@ from streamdp.pipeline import Pipeline, population_settings
 from streamdp.population import load_latest
 from streamdp.privacy import NoiseSource
 from streamdp.privacy.terms import Terms
-from streamdp.transport.base import Message, Reader, TopicPartition, Transport, Writer
+from streamdp.transport.base import UNKNOWN_EPOCH, Message, Reader, TopicPartition, Transport, Writer
 from streamdp.transport.batch import RecordBatch
 from streamdp.transport.guard import Guard, Skips
 
@@ -314,20 +315,23 @@ def recover(
         journal.record_opening(opening.at(schedule.first_open))
         return pipeline, reader, schedule
     schedule = Schedule(opening.length, opening.first_open)
-    position = opening.start if checkpoint is None else _cut_of(checkpoint.cut)
+    position = opening.start if checkpoint is None else _cut_of(checkpoint.cut["positions"])
+    epochs = dict.fromkeys(position, UNKNOWN_EPOCH) if checkpoint is None else _cut_of(checkpoint.cut["epochs"])
+    remains = Remains(source)
     since = schedule.first_open if checkpoint is None else schedule.closes(checkpoint.time_point)
     if not accept_gap:
         _require_deletes(source, config.input.topics, since)
-    start = positions_from(source, config.input.topics, position, accept_gap)
-    reader = source.reader(start, config.input.max_record_bytes, guard)
+    start = positions_from(source, config.input.topics, remains.of(position, epochs), accept_gap, remains.lost)
+    reader = source.reader(start, config.input.max_record_bytes, guard, epochs)
     done = 0 if checkpoint is None else checkpoint.time_point
     if checkpoint is None:
-        drain(reader, pipeline, opening.backlog, time_point=1, latest_ts=opening.latest_ts)
+        drain(reader, pipeline, remains.of(opening.backlog, epochs), time_point=1, latest_ts=opening.latest_ts)
     for point in journal.points(since=done):
         if point.cut is not None:
             latest = schedule.closes(point.time_point) + config.time.skew_ms
-            drain(reader, pipeline, point.cut, point.time_point, latest)
+            drain(reader, pipeline, remains.of(point.cut, point.epochs), point.time_point, latest)
         pipeline.expire(point.time_point)
+    say_truncated(remains.lost)
     dead_letters.flush()
     return pipeline, reader, schedule
 
@@ -351,7 +355,13 @@ def _require_deletes(source: Transport, topics: list[str], since: int) -> None:
         )
 
 
-def positions_from(source: Transport, topics: list[str], cut: Mapping[TopicPartition, int], accept_gap: bool) -> Cut:
+def positions_from(
+    source: Transport,
+    topics: list[str],
+    cut: Mapping[TopicPartition, int],
+    accept_gap: bool,
+    truncated: Container[TopicPartition] = (),
+) -> Cut:
     """Where to read on from a cut, for every partition there is now; refused when input is gone in between."""
     begin, end = source.begin_offsets(topics), source.high_watermarks(topics)
     positions = {}
@@ -362,7 +372,7 @@ def positions_from(source: Transport, topics: list[str], cut: Mapping[TopicParti
                 f"partition {partition.partition} of the input topic {partition.topic!r} is shorter than what was read "
                 "of it: it was truncated or restored from an old copy. Restore it: this journal belongs to what it held"
             )
-        if position < first and not accept_gap:
+        if position < first and not accept_gap and partition not in truncated:
             raise StreamdpError(
                 f"partition {partition.partition} of the input topic {partition.topic!r} no longer holds what recovery "
                 "needs: its oldest records were deleted since the last checkpoint. Restore them, or start with "
@@ -386,11 +396,16 @@ def _below(reader: Reader, cut: Mapping[TopicPartition, int]) -> Iterator[Record
         yield from reader.poll(timeout=1.0, until=cut)
 
 
-def checkpoint_cut(journal: Journal, cut: Mapping[TopicPartition, int]) -> dict[str, Any]:
+def checkpoint_cut(
+    journal: Journal, cut: Mapping[TopicPartition, int], epochs: Mapping[TopicPartition, int]
+) -> dict[str, Any]:
     """What a checkpoint says of where it stands. Its digests are under the journal's key: another's cannot use it."""
-    positions = [[partition.topic, partition.partition, offset] for partition, offset in sorted(cut.items())]
-    return {"journal_id": journal.identity.journal_id, "positions": positions}
+    positions, histories = (
+        [[partition.topic, partition.partition, number] for partition, number in sorted(numbers.items())]
+        for numbers in (cut, epochs)
+    )
+    return {"journal_id": journal.identity.journal_id, "positions": positions, "epochs": histories}
 
 
-def _cut_of(cut: dict[str, Any]) -> Cut:
-    return {TopicPartition(topic, partition): offset for topic, partition, offset in cut["positions"]}
+def _cut_of(numbers: list[tuple[str, int, int]]) -> Cut:
+    return {TopicPartition(topic, partition): number for topic, partition, number in numbers}

@@ -25,7 +25,7 @@ CHAINED = {
     "settings": ("id", "name, value, since"),
     "reservations": ("rowid", "owner, epsilon, purpose"),
     "charges": ("id", "time_point, owner, epsilon, purpose, counted, amounts"),
-    "points": ("time_point", "first, opened_ts, closed_ts, cut, status"),
+    "points": ("time_point", "first, opened_ts, closed_ts, cut, epochs, status"),
     "releases": ("rowid", "release_id, histogram, time_point, cells, reason, sha256"),
     "messages": ("sequence", "time_point, topic, sha256"),
     "write_offs": ("id", "until, known, reason, ts"),

@@ -71,6 +71,8 @@ class PointCommit:
     jobs: Sequence[Job] = ()
     jobs_position: int | None = None
     first: int | None = None
+    epochs: Cut = field(default_factory=dict)
+    """Which history of its log each offset of the cut is of, where logs may lose their end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +120,7 @@ class Point:
     closed_ts: int | None
     cut: Cut | None
     status: Literal["closed", "missed", "ended", "written_off"]
+    epochs: Cut = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

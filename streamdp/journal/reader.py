@@ -194,9 +194,9 @@ class JournalReader:
     def points(self, since: int = 0) -> list[Point]:
         """The time points after `since`, in order; of a run that holds it, all of the run."""
         return [
-            Point(time_point, first, opened, closed, None if cut is None else _cut(cut), status)
-            for time_point, first, opened, closed, cut, status in self.rows(
-                "SELECT time_point, first, opened_ts, closed_ts, cut, status FROM points WHERE time_point > ?"
+            Point(time_point, first, opened, closed, None if cut is None else _cut(cut), status, _cut(epochs or "{}"))
+            for time_point, first, opened, closed, cut, epochs, status in self.rows(
+                "SELECT time_point, first, opened_ts, closed_ts, cut, epochs, status FROM points WHERE time_point > ?"
                 " ORDER BY time_point",
                 since,
             )

@@ -43,6 +43,7 @@ CREATE TABLE points (
     opened_ts INTEGER,
     closed_ts INTEGER,
     cut TEXT,  -- {"topic": {"partition": offset}}
+    epochs TEXT,  -- as the cut: which history of a log that may lose its end the offset is of
     status TEXT NOT NULL CHECK (status IN ('closed', 'missed', 'ended', 'written_off'))
 ) STRICT;
 

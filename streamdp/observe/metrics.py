@@ -201,6 +201,12 @@ METRICS: tuple[Metric, ...] = (
         "partition",
     ),
     _operator(
+        "streamdp_input_truncations_total",
+        "counter",
+        "",
+        "How often a partition of the input lost messages that were read before: an unclean leader election.",
+    ),
+    _operator(
         "streamdp_input_uncommitted_records",
         "gauge",
         "records",

@@ -133,6 +133,9 @@ class Watch(Observer):
             behind = max(0, end - positions.get(partition, 0))
             self._operator["streamdp_input_lag_records"].labels(partition.topic, str(partition.partition)).set(behind)
 
+    def truncated(self, partitions: Iterable[TopicPartition]) -> None:
+        self._operator["streamdp_input_truncations_total"].inc(len(list(partitions)))
+
     def decided(self, time_point: int, actions: Iterable[Action]) -> None:
         jobs = tuple(action.job for action in actions if isinstance(action, StartJob))
         self._standings.append(self._standing(time_point, jobs))

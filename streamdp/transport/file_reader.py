@@ -210,6 +210,9 @@ class FileReader:
     def positions(self) -> dict[TopicPartition, int]:
         return {name: cursor.offset for name, cursor in self._cursors.items()}
 
+    def epochs(self) -> dict[TopicPartition, int]:
+        return {}
+
     def seek(self, partition: TopicPartition, offset: int) -> None:
         self._cursors[partition].seek(offset)
 

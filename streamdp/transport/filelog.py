@@ -189,11 +189,15 @@ class FileLog:
     def high_watermarks(self, topics: Iterable[str]) -> dict[TopicPartition, int]:
         return self.end_offsets(topics)  # An append holds its partitions until it is over: nothing lies behind it.
 
+    def ends_of(self, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        return {}
+
     def reader(
         self,
         positions: Mapping[TopicPartition, int],
         max_record_bytes: int = MAX_RECORD_BYTES,
         guard: Guard | None = None,
+        epochs: Mapping[TopicPartition, int] | None = None,
     ) -> FileReader:
         """The bound changes nothing: the log is not compressed, and what is on its disk was written as it is."""
         reader = FileReader(self._open_partition, guard or Guard())

@@ -17,6 +17,8 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import ClassVar
 
+import numpy as np
+import numpy.typing as npt
 import pytest
 from waiting import PATIENCE, until
 
@@ -142,6 +144,16 @@ class Stream:
             batch.append(Message(self.topic, value, key=f"user-{user}".encode(), partition=user % self.partitions))
         self.append(batch)
         self.fed += count
+
+    def feed_everybody(self) -> None:
+        """One record of each user, newer than all before."""
+        ts = int(time.time() * 1000) + 10
+        batch = []
+        for user in range(300):
+            record = {"ward": self.randomness.choice(WARDS), "age": self.randomness.randrange(100)}
+            value = json.dumps({"ts": ts, "op": "upsert", "record": record}).encode()
+            batch.append(Message(self.topic, value, key=f"user-{user}".encode(), partition=user % self.partitions))
+        self.append(batch)
 
     def append(self, batch: list[Message]) -> None:
         log = FileLog(self.directory / "log", durable=False)
@@ -318,8 +330,7 @@ class Stream:
             reader.close()
             cuts = journal.cuts()
             cut = dict(cuts[-1][1]) if cuts else dict(journal.opening().backlog)
-            counts = pipeline.population.counts("ages").reshape(4, 10)
-            return Counter({(WARDS[w], a): int(counts[w, a]) for w in range(4) for a in range(10) if counts[w, a]}), cut
+            return Counter(cells(pipeline.population.counts("ages"))), cut
         finally:
             dead_letters.close()
             journal.close()
@@ -349,6 +360,12 @@ class Stream:
                 yield from zip(batch.offsets.tolist(), batch.keys, batch.values, strict=True)
         reader.close()
         source.close()
+
+
+def cells(ages: npt.NDArray[np.int64]) -> dict[tuple[str, int], int]:
+    """The counts of the histogram `ages` by ward and bin, without zeros."""
+    counts = ages.reshape(4, 10)
+    return {(WARDS[w], a): int(counts[w, a]) for w in range(4) for a in range(10) if counts[w, a]}
 
 
 @pytest.fixture(autouse=True)

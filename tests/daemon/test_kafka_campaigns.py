@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import signal
 import subprocess
@@ -15,12 +14,10 @@ from kafka import TopicPartition as ClientPartition
 from kafka_broker.broker import Broker
 from kafka_stream import KafkaStream
 from test_crashes import assert_prefix
-from test_kafka_outages import SHORT, SHORT_OUTPUT, end, more_points, pause, stream_on
+from test_kafka_outages import SHORT, SHORT_OUTPUT
 from waiting import PATIENCE
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
-
-PAUSES = int(os.environ.get("STREAMDP_PAUSES", "30"))
 
 
 def memory_mb(process: subprocess.Popen[bytes]) -> float:
@@ -72,24 +69,6 @@ def test_dead_letters_for_an_output_that_is_paused_do_not_fill_the_memory(broker
     stream.run_until(points=2)
     stream.check_outputs()
     stream.check_ledger()
-
-
-@pytest.mark.long
-@pytest.mark.timeout(3_600)
-def test_a_broker_that_pauses_thirty_times(own_broker: Broker, tmp_path) -> None:
-    """For 5 to 60 seconds each: the daemon never ends, and nothing is lost or doubled."""
-    randomness = random.Random(23)
-    stream = stream_on(tmp_path, own_broker.addresses.plain, guarantee="window = 60")
-    daemon = stream.start()
-    try:
-        for _ in range(PAUSES):
-            more_points(stream, 2, daemon)
-            pause(own_broker, randomness.uniform(5, 60))
-            assert daemon.poll() is None, stream.log_text()
-        more_points(stream, 3, daemon)
-    finally:
-        daemon.send_signal(signal.SIGTERM)
-    end(stream, daemon)
 
 
 @pytest.mark.long

@@ -91,6 +91,12 @@ def test_what_passes_is_an_outage(error: BaseException) -> None:
     assert type(raised(error)) is Unreachable
 
 
+def test_a_transaction_in_disorder_is_nothing_new(caplog: pytest.LogCaptureFixture) -> None:
+    """As when one of three brokers pauses: the client has a text for it, but no type."""
+    assert type(raised(errors.KafkaError("Could not add partitions to transaction"))) is Unreachable
+    assert not caplog.records
+
+
 @pytest.mark.parametrize(
     ("error", "kind", "says"),
     [
