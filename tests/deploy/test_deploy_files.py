@@ -188,6 +188,13 @@ def test_every_way_to_run_it_waits_longer_than_a_drain():
     assert min(waits) >= 2 * STOP_SECONDS
 
 
+def test_every_way_to_run_it_allows_as_many_open_files_as_the_docs_say():
+    unit = int(re.search(r"^LimitNOFILE=(\d+)$", UNIT, re.MULTILINE)[1])
+    assert COMPOSE["services"]["streamdp"]["ulimits"]["nofile"] == {"soft": unit, "hard": unit}
+    assert f"`deploy/` sets {unit:,}." in " ".join((ROOT / "docs" / "operations.md").read_text().split())
+    assert "LimitCORE=0" in UNIT, "a core dump is as private as the input"
+
+
 # Kubernetes
 
 
@@ -253,10 +260,18 @@ def test_an_image_is_pinned_to_a_whole_version(where, image):
         assert tag == __version__
 
 
+def test_the_readme_leads_to_what_is_trusted_and_how_to_report():
+    assert "(SECURITY.md)" in (ROOT / "README.md").read_text()
+    text = (ROOT / "SECURITY.md").read_text()
+    assert "security advisories" in text
+    assert not re.search(r"\S+@\S+\.\w+", text), "no address that nobody reads"
+
+
 def test_the_readme_names_everything_it_ships():
     text = (DEPLOY / "README.md").read_text()
     for name in (
         "Dockerfile",
+        "requirements",
         "compose.yaml",
         "systemd/",
         "kubernetes/",
