@@ -64,8 +64,9 @@ METRICS: tuple[Metric, ...] = (
         "streamdp_stream_info",
         "gauge",
         "",
-        "Always 1; the stream's guarantee, `horizon` or `window`.",
+        "Always 1; the stream's guarantee, `horizon` or `window`, and the same in words.",
         "guarantee",
+        "promise",
     ),
     _public("streamdp_ready", "gauge", "", "1 while `/ready` says yes, else 0."),
     _public(

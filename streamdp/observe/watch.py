@@ -20,6 +20,7 @@ from prometheus_client import ProcessCollector
 from streamdp import __version__, messages
 from streamdp.client import Release, latest
 from streamdp.config import StreamConfig
+from streamdp.config.report import promise
 from streamdp.daemon.outputs import tail
 from streamdp.daemon.wiring import open_input, open_output
 from streamdp.engine import Action, Plan, StartJob, Topics
@@ -200,7 +201,8 @@ class Watch(Observer):
         """Public parameters, and a zero for every series that can be named in advance."""
         config, public = self._config, self._public
         public["streamdp_build_info"].labels(__version__).set(1)
-        public["streamdp_stream_info"].labels("window" if config.horizon is None else "horizon").set(1)
+        guarantee = "window" if config.horizon is None else "horizon"
+        public["streamdp_stream_info"].labels(guarantee, promise(config)).set(1)
         public["streamdp_ready"].set_function(lambda: int(self._health.ready))
         public["streamdp_clock_held"].set_function(lambda: int(self._health.clock_held))
         public["streamdp_time_point_length_seconds"].set(config.time.length_ms / 1_000)
