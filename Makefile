@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 BENCH := .bench-venv
 WORKERS ?= 2
 
-.PHONY: help install run test test-fast test-long tools lint format bench docs clean lock
+.PHONY: help install run test test-fast test-long tools lint format bench docs clean lock lock-image sbom
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -84,12 +84,43 @@ docs: install ## regenerate the pages that are made from the code
 	$(BIN)/python -m streamdp.cli._document > docs/commands.md
 	$(BIN)/python -m streamdp.observe.metrics > docs/metrics.md
 
-lock: ## refresh constraints.txt from pyproject.toml (writes versions only, no addresses)
+# No address of an index is written. uv does not read pip's configuration: for another index set UV_DEFAULT_INDEX.
+HASHED = .lock-venv/bin/uv pip compile --quiet --python-version 3.11 --generate-hashes --only-binary :all: \
+  --emit-build-options --no-annotate --custom-compile-command 'make lock'
+
+lock: ## refresh constraints.txt and the image's hashed requirements from pyproject.toml
 	$(PYTHON) -m venv .lock-venv
 	.lock-venv/bin/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
 	.lock-venv/bin/python -m pip freeze --exclude-editable --exclude streamdp > constraints.txt
+	$(MAKE) lock-image
+
+lock-image: ## refresh only the image's hashed requirements, at the versions of constraints.txt
+	test -x .lock-venv/bin/python || $(PYTHON) -m venv .lock-venv
+	.lock-venv/bin/python -m pip install --quiet --disable-pip-version-check uv==0.13.8
+	$(HASHED) -c constraints.txt pyproject.toml -o deploy/requirements.txt
+	$(PYTHON) -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")' \
+	  | $(HASHED) - -o deploy/requirements-build.txt
 	rm -rf .lock-venv
 
+# The environment that the Dockerfile makes, but for streamdp itself, which pyproject.toml describes.
+IMAGE_VENV := .image-venv
+SBOM := build/streamdp.cdx.json
+
+$(IMAGE_VENV)/.installed: deploy/requirements.txt | .sbom-venv/.installed
+	@$(PYTHON) -m venv --clear --without-pip $(@D)
+	@.sbom-venv/bin/pip --python $(@D) install --quiet --disable-pip-version-check --require-hashes -r $<
+	@touch $@
+
+.sbom-venv/.installed: deploy/requirements-sbom.txt
+	@test -x $(@D)/bin/python || $(PYTHON) -m venv $(@D)
+	@$(@D)/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	@touch $@
+
+sbom: .sbom-venv/.installed $(IMAGE_VENV)/.installed ## a CycloneDX list of the packages in the image: build/streamdp.cdx.json
+	@mkdir -p $(dir $(SBOM))
+	.sbom-venv/bin/cyclonedx-py environment --pyproject pyproject.toml --mc-type application --output-reproducible \
+	  --validate --of JSON -o $(SBOM) $(IMAGE_VENV)
+
 clean: ## remove what the targets made
-	rm -rf $(VENV) $(BENCH)* .lock-venv .mypy_cache .ruff_cache .pytest_cache .hypothesis build *.egg-info
+	rm -rf $(VENV) $(BENCH)* .lock-venv .sbom-venv .image-venv .mypy_cache .ruff_cache .pytest_cache .hypothesis build *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

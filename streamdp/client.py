@@ -163,7 +163,7 @@ class Release:
 
 @dataclass(frozen=True)
 class Update:
-    """One time point of one histogram: something new, or the same as before."""
+    """One time point of one histogram: something new, or the same as before. Points that nobody watched share one."""
 
     kind: str
     """`release` (fresh counts), `forecast` (counts that were foreseen), `repeat` (the last of these stands), or `ended`
@@ -184,6 +184,11 @@ class Update:
     @property
     def time_point(self) -> int:
         return int(self.header["time_point"])
+
+    @property
+    def first_time_point(self) -> int:
+        """The first point that it is about: an earlier one where several in a row were missed."""
+        return int(self.header.get("first_missed", self.time_point))
 
 
 def latest(transport: Transport, prefix: str) -> dict[str, Release]:

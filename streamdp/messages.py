@@ -6,7 +6,8 @@ number of cells only. Nothing here depends on unreleased data.
 
 Format 1. The meaning of a field never changes; a new meaning is a new field. `counts` is what a subscriber should hold:
 that of a `release`, in which the data was looked at, or of a `forecast`, which follows from earlier releases, costs
-nothing and has a `release_id` of its own, by which it is repeated. `noise_scale` is there where each of them is a count
+nothing and has a `release_id` of its own, by which it is repeated. Points that nobody watched share one `repeat`, with
+the reason `missed`: those from `first_missed` to `time_point`. `noise_scale` is there where each of them is a count
 plus noise of that scale; `variance` (missing in older messages, null where nothing is known) is the error to expect of
 them, as `streamdp.histograms.variance` reads it.
 """
@@ -50,6 +51,12 @@ class Decoded:
     @property
     def kind(self) -> str:
         return str(self.header["kind"])
+
+    @property
+    def missed(self) -> int:
+        """How many missed points it is about; 0 when somebody watched the point."""
+        first = self.header.get("first_missed")
+        return 0 if first is None else int(self.header["time_point"]) - int(first) + 1
 
 
 def encode(header: Mapping[str, Any]) -> bytes:

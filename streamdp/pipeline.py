@@ -5,7 +5,7 @@ It does no I/O of its own; the dead letters it is given do theirs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
 import numpy as np
@@ -21,6 +21,7 @@ from streamdp.privacy import Ledger, NoiseSource
 from streamdp.strategies import Strategy, restore_strategy
 from streamdp.transport.base import TopicPartition
 from streamdp.transport.batch import RecordBatch
+from streamdp.transport.guard import Guard
 
 # A population orders equal timestamps by partition, so a partition's number must be the same in every run.
 PARTITIONS_PER_TOPIC = 1 << 10
@@ -51,7 +52,8 @@ class Pipeline:
 
     `states` and `last_releases` are what the journal holds of the strategies; empty for a new stream. `population` is
     the one recovery loaded, or None for an empty one. `settings` says from which time point on a setting has had which
-    value, where that is not the configuration's. A replay has no `jobs`.
+    value, where that is not the configuration's. `guard` says what to skip, and is told what is worked on. A replay has
+    no `jobs`.
     """
 
     def __init__(
@@ -69,8 +71,10 @@ class Pipeline:
         settings: Iterable[tuple[int, str, Any]] = (),
         source: NoiseSource | None = None,
         jobs: JobQueue | None = None,
+        guard: Guard | None = None,
     ) -> None:
         self.config = config
+        self._guard = guard or Guard()
         self._lifetimes = [change for change in settings if change[1] in LIFETIMES]
         self.domain = config.build_domain()
         self.views = config.build_views()
@@ -84,6 +88,7 @@ class Pipeline:
             max_record_bytes=config.input.max_record_bytes,
             max_key_bytes=config.input.max_key_bytes,
             digest_key=digest_key,
+            skips=self._guard.skips,
         )
         releases, states = last_releases or {}, states or {}
         self.engine = Engine(
@@ -132,10 +137,18 @@ class Pipeline:
         fed: Callable[[Decoded], None] | None = None,
     ) -> None:
         """`feed` for one batch after the other, faster: while one is applied, the next is decoded."""
-        for batch, decoded in self._decoder.decode_ahead(batches, latest_ts):
+        self._guard.rest()
+        for batch, decoded in self._decoder.decode_ahead(self._begun(batches), latest_ts):
             self.apply(batch, decoded, time_point)
+            self._guard.end()
             if fed is not None:
                 fed(decoded)
+
+    def _begun(self, batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
+        for batch in batches:
+            if len(batch):
+                self._guard.begin(batch)
+                yield batch
 
     def decode(self, batch: RecordBatch, latest_ts: int | None) -> Decoded:
         """The first half of `feed`, for whoever must see the records' own timestamps before choosing the point."""
@@ -143,7 +156,6 @@ class Pipeline:
 
     def apply(self, batch: RecordBatch, decoded: Decoded, time_point: int) -> None:
         """The second half of `feed`."""
-        self._dead_letters.write(batch, decoded)
         moved = self.population.apply(
             user=decoded.user,
             record=decoded.record,
@@ -156,6 +168,8 @@ class Pipeline:
         )
         for change in moved.changes.values():
             self.engine.handle(change)
+        # Last: letters are written once, in the order of offsets, and one of this batch may yet turn out to be skipped.
+        self._dead_letters.write(batch, decoded)
 
     def expire(self, time_point: int) -> None:
         """The public clock's part of a close: what is too old goes. Recovery does only this.

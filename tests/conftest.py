@@ -7,6 +7,7 @@ from hypothesis import HealthCheck, settings
 from kafka_broker.fixtures import (
     broker,
     own_broker,
+    own_cluster,
     pytest_configure,
     pytest_configure_node,
     pytest_terminal_summary,
@@ -31,6 +32,7 @@ settings.load_profile("streamdp")
 __all__ = [
     "broker",
     "own_broker",
+    "own_cluster",
     "pytest_configure",
     "pytest_configure_node",
     "pytest_fixture_setup",

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from waiting import PATIENCE
 
 from streamdp.client import Release, latest, subscribe
 from streamdp.daemon.outputs import output_topics
@@ -62,10 +63,11 @@ class Publisher:
             self.engine.handle(CountsLoaded(view.name, np.arange(view.cells) * 1_000))
 
     def points(self, count=1, missed=False):
-        for _ in range(count):
-            point = self.engine.last_point + 1
-            actions = self.engine.handle(PointClosed(point, 1_000 * (point - 1), 1_000 * point, missed))
-            published = [action for action in actions if isinstance(action, Publish)]
+        """Some points; those that were missed are one run."""
+        for _ in range(1 if missed else count):
+            first, point = self.engine.last_point + 1, self.engine.last_point + (count if missed else 1)
+            event = PointClosed(point, 1_000 * (first - 1), 1_000 * point, count if missed else 0)
+            published = [action for action in self.engine.handle(event) if isinstance(action, Publish)]
             self._writer.append([Message(one.topic, one.value, key=one.key, partition=0) for one in published])
 
     def close(self):
@@ -183,6 +185,17 @@ def test_a_missed_point_is_a_repeat_that_says_so(publisher):
     publisher.points(1, missed=True)
     *_, last = subscribe(publisher.log, "clinic", from_beginning=True, follow=False)
     assert (last.kind, last.header["reason"], last.release.time_point) == ("repeat", "missed", 1)
+    assert (last.first_time_point, last.time_point) == (3, 3)
+
+
+def test_points_that_were_missed_in_a_row_are_one_repeat_that_says_from_where_to_where(publisher):
+    publisher.points(2)
+    publisher.points(3, missed=True)
+    publisher.points(1)
+    updates = list(subscribe(publisher.log, "clinic", histograms=["sex"], from_beginning=True, follow=False))
+    runs = [(update.first_time_point, update.time_point, update.kind) for update in updates]
+    assert runs == [(1, 1, "release"), (2, 2, "repeat"), (3, 5, "repeat"), (6, 6, "release"), (6, 6, "ended")]
+    assert (updates[2].header["opened"], updates[2].header["closed"], updates[2].release.age) == (2_000, 5_000, 4)
 
 
 def test_nothing_released_yet(publisher):
@@ -256,7 +269,7 @@ def test_following_ends_when_every_histogram_has_ended(publisher):
     follower.start()
     time.sleep(0.2)
     publisher.points(2)
-    follower.join(20)
+    follower.join(PATIENCE)
     assert not follower.is_alive()
     assert told(received)[-2:] == [("age_by_sex", 6, "ended"), ("sex", 6, "ended")]
     assert received[-1].release.time_point == 4
@@ -352,7 +365,6 @@ path = "log"
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(120)
 def test_a_subscriber_of_a_running_daemon_follows_it_to_its_end(tmp_path):
     path = tmp_path / "clinic.toml"
     path.write_text(CONFIG)
@@ -364,7 +376,7 @@ def test_a_subscriber_of_a_running_daemon_follows_it_to_its_end(tmp_path):
             received = list(subscribe(log, "clinic", from_beginning=True))
     finally:
         daemon.send_signal(signal.SIGTERM)
-        code = daemon.wait(30)
+        code = daemon.wait(PATIENCE)
     assert code == 0, (tmp_path / "daemon.log").read_text()
     points = [update.time_point for update in received if update.histogram == "sex" and update.kind != "ended"]
     assert points == list(range(1, 9))
@@ -375,7 +387,7 @@ def test_a_subscriber_of_a_running_daemon_follows_it_to_its_end(tmp_path):
 
 
 def _when_there(path: Path, daemon: subprocess.Popen) -> FileLog:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE
     while not all((path / topic).exists() for topic in (TOPICS.releases, TOPICS.latest, TOPICS.head)):
         assert daemon.poll() is None
         assert time.monotonic() < deadline

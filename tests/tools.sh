@@ -11,6 +11,8 @@ need kcat kcat
 need chromium chromium
 need promtool prometheus
 need systemd-analyze systemd
+need nginx nginx-light
+need openssl openssl
 
 if [ ${#missing[@]} -eq 0 ]; then exit 0; fi
 if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null 2>&1; then

@@ -27,6 +27,7 @@ Work with an embedded log: a directory that takes the place of Kafka on one mach
   streamdp log produce --log DIR --topic clicks --key-field user < updates.jsonl
   streamdp log consume --log DIR --topic clicks --from-beginning --max 10
   streamdp log topics  --log DIR
+  streamdp log erase   --log DIR --topic clicks < keys.txt
 
 What these commands print is raw data (records, offsets), not a private release: it is for whoever may see the input."""
 
@@ -42,6 +43,13 @@ Print the records of a topic, oldest first, one a line: the value as it is, or w
 partition, offset, timestamp, key, value and headers (bytes that are not UTF-8 as {"base64": ...}; a null is null).
 
 Without --from-beginning only what is appended from now on is printed, so give --follow too, or you will see nothing."""
+
+ERASE = """\
+Take every record of the given message keys out of a topic's files, deletes included. Standard input has one key a line.
+Other records keep their offsets. Producers and daemons may run meanwhile.
+
+First send a delete, and wait until the stream has written two checkpoints after it. A daemon that restarts from an
+older one would else count the person as before. Every step: docs/guides/erasing-a-person.md"""
 
 LINES_PER_APPEND = 10_000
 EARLIER_LINES = f"it and up to {LINES_PER_APPEND:,} lines before it are not written, earlier ones are"
@@ -67,6 +75,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     consume.add_argument("--max", type=int, metavar="N", help="stop after N records")
     consume.add_argument("--json", action="store_true", help="print whole records, as JSON")
     consume.set_defaults(action=_consume)
+    erase = _action(actions, "erase", "take the records of keys out of a topic's files", ERASE)
+    erase.add_argument("--topic", required=True, metavar="T", help="the topic to erase from")
+    erase.set_defaults(action=_erase)
     topics = _action(actions, "topics", "list the topics and their offsets", "List topics, partitions and offsets.")
     topics.add_argument("--json", action="store_true", help="print JSON, one partition a line")
     topics.set_defaults(action=_topics)
@@ -205,6 +216,15 @@ def _text(content: bytes | None) -> str | dict[str, str] | None:
         return content.decode()
     except UnicodeDecodeError:
         return {"base64": base64.b64encode(content).decode()}
+
+
+def _erase(arguments: argparse.Namespace) -> int:
+    keys = {line for line in sys.stdin.buffer.read().split(b"\n") if line}
+    if not keys:
+        raise ConfigurationError("standard input has no key; give one a line")
+    with closing(_open(arguments)) as log:
+        print(f"{log.erase(arguments.topic, keys):,} records erased")
+    return 0
 
 
 def _topics(arguments: argparse.Namespace) -> int:

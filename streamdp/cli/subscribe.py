@@ -19,7 +19,7 @@ HELP = "print releases as they come"
 DESCRIPTION = """\
 Prints what a stream has released: first the latest full release of each histogram, then, with --follow, every time
 point as it closes: `release` with fresh noisy counts, `forecast` with counts that earlier releases let expect, which
-cost nothing, or `repeat` when the last of these still stands.
+cost nothing, or `repeat` when the last of these still stands. Points that no daemon watched share one line.
 
 Everything shown was released under the stream's guarantee, so anybody may see it. `total` is the number of records in
 the histogram; 95 of 100 such totals are off by no more than what follows the ± ("+ noise" where nothing is known of
@@ -123,8 +123,13 @@ def _cells(update: Update) -> dict[str, str]:
         "epsilon": decimal_text(spent) if spent else "-",
         "left": decimal_text(as_fraction(header["epsilon_left"])) if "epsilon_left" in header else "-",
         "total": _total(update),
-        "shape": _bars(update) if update.fresh else header.get("reason", ""),
+        "shape": _bars(update) if update.fresh else _reason(update),
     }
+
+
+def _reason(update: Update) -> str:
+    reason = str(update.header.get("reason", ""))
+    return reason if update.first_time_point == update.time_point else f"{reason} since point {update.first_time_point}"
 
 
 def _bars(update: Update) -> str:

@@ -79,6 +79,23 @@ def _open_files(config: StreamConfig) -> str:
     return f"Open files: about {100 + MAX_CONNECTIONS * listeners}, and {each}; `ulimit -Hn` must allow them."
 
 
+def promise(config: StreamConfig) -> str:
+    """The guarantee of a live stream in two sentences of public parameters, for dashboards."""
+    span = config.horizon or config.window or 0
+    real_time = duration_words(span * config.time.length_ms)
+    epsilon = f"{'their own epsilon, at most' if config.levels else 'epsilon ='} {decimal_text(config.epsilon)}"
+    if config.horizon is not None:
+        return (
+            f"One user (one key of the input) is protected at {epsilon} over all {_count(span, 'time point')}"
+            f" ({real_time}) together. This covers lasting facts and membership."
+        )
+    return (
+        f"One user (one key of the input) is protected at {epsilon} over any"
+        f" {_count(span, 'consecutive time point')} ({real_time}), for ever. This does not hide lasting facts or"
+        " membership."
+    )
+
+
 def protection(plan: StreamPlan) -> Iterator[str]:
     """Section by section what the guarantee says, and what it does not."""
     config, span = plan.config, plan.span

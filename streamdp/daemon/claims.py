@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +27,9 @@ from streamdp.transport.base import Message, TopicSpec, Transport, Writer
 from streamdp.transport.tail import newest
 
 FORMAT = 2
+
+# A publication takes far less, unless the broker stalls.
+PUBLISHING_SECONDS = 5.0
 
 ADVICE = (
     "Restore the newest copy of the journal; if it is lost, `streamdp journal write-off CONFIG` gives up what was "
@@ -61,12 +65,12 @@ class Owners:
 
     # Reading
 
-    def entries(self) -> list[Entry]:
-        """What is said of the input topics, wherever it is said."""
+    def entries(self, *, wait: bool = True) -> list[Entry]:
+        """What is said of the input topics, wherever it is said; `wait` as for `newest`."""
         return [
             _entry(self._keys[key], json.loads(message.value or b"{}"))
             for place in self._places
-            for key, message in newest(place, OWNERS, self._keys).items()
+            for key, message in newest(place, OWNERS, self._keys, wait=wait).items()
         ]
 
     def on_output(self) -> dict[bytes, bytes | None]:
@@ -81,7 +85,10 @@ class Owners:
 
     def require_ours(self) -> None:
         """Refuses when an input topic belongs to another journal, or to another copy of this one."""
-        for entry in self.entries():
+        self._require_ours(self.entries())
+
+    def _require_ours(self, entries: list[Entry]) -> None:
+        for entry in entries:
             if entry.journal_id != self._journal.identity.journal_id:
                 raise StreamdpError(
                     f"the input topic {entry.topic!r} belongs to another journal, {entry.journal_id[:12]}: a second "
@@ -97,16 +104,35 @@ class Owners:
 
     # Owning
 
-    def claim(self) -> None:
-        """Makes the journal the owner of its input, and holds it against a second daemon until closed."""
-        # Before fencing anybody: a daemon that was started by mistake must not stop the right one.
-        self.require_ours()
+    def claim(self) -> Writer:
+        """Makes the journal the owner of its input, and holds it against a second daemon until closed.
+
+        Returns the writer to publish with.
+        """
+        # Before fencing anybody: a daemon that was started by mistake must not stop the right one, which may be
+        # publishing at this moment. A transaction that stays open is that of a daemon that died.
+        self._wait_for_publications(PUBLISHING_SECONDS)
+        self._require_ours(self.entries(wait=False))
         self._hold()
-        self.require_ours()
-        owned = newest(self._claimed_at, OWNERS, self._keys)
-        for key, writer in zip(self._keys, self._held, strict=True):
-            if key not in owned:
-                writer.append([self._message(key)])
+        # This also ends a transaction that a crash left open, which the reads below would wait for.
+        publishing = self._target.writer(self.identity)
+        try:
+            self.require_ours()
+            owned = newest(self._claimed_at, OWNERS, self._keys)
+            for key, writer in zip(self._keys, self._held, strict=True):
+                if key not in owned:
+                    writer.append([self._message(key)])
+        except BaseException:
+            publishing.close()
+            raise
+        return publishing
+
+    def _wait_for_publications(self, seconds: float) -> None:
+        """Waits so long for transactions that are open on the register."""
+        deadline = time.monotonic() + seconds
+        for place in self._places:
+            while place.end_offsets([OWNERS]) != place.high_watermarks([OWNERS]) and time.monotonic() < deadline:
+                time.sleep(0.1)
 
     def take_over(self) -> None:
         """Ends the writing of whoever owns the input. Its entries stay until `record` writes others."""

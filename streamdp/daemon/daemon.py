@@ -26,6 +26,7 @@ from streamdp.daemon.memory import Memory
 from streamdp.daemon.preferences import PreferenceTable
 from streamdp.daemon.schedule import Closed, Cut, Metronome, Missed
 from streamdp.daemon.start import checkpoint_cut, input_identity, start
+from streamdp.daemon.truncation import below, lowered, say_truncated
 from streamdp.engine import (
     Action,
     BoundaryPassed,
@@ -43,7 +44,7 @@ from streamdp.journal import JobsCommit, PointCommit, Release
 from streamdp.observe import logs
 from streamdp.observe.observer import Observer
 from streamdp.population import write_checkpoint
-from streamdp.transport.base import Message, TopicPartition, Transport, Unreachable
+from streamdp.transport.base import Message, TopicPartition, Transport, Truncated, Unreachable
 from streamdp.transport.batch import RecordBatch
 
 log = logging.getLogger("streamdp.daemon")
@@ -56,8 +57,6 @@ PAUSE_SECONDS = 0.2
 LETTERS_SECONDS = 10
 # A stop waits this long for releases that are not due yet.
 STOP_SECONDS = 10
-# How many missed points share a transaction.
-MISSED_AT_ONCE = 500
 
 
 class Daemon:
@@ -93,12 +92,13 @@ class Daemon:
         self._engine = self._held.pipeline.engine
         self._beyond: list[RecordBatch] = []
         self._closed: deque[Closed | Missed] = deque()
-        self._due: deque[tuple[int, int, int]] = deque(
-            (self._held.schedule.closes(time_point) + config.time.publish_after_ms, time_point, time_point)
+        self._due: deque[tuple[int, int]] = deque(
+            (self._held.schedule.closes(time_point) + config.time.publish_after_ms, time_point)
             for time_point in self._held.journal.unpublished_points()
         )
         self._stop_asked = False
         self._is_input_lost = self._is_cut_awaited = False
+        self._truncated: Cut = {}
         preferences = PreferenceTable.of(config, self._held.journal, source)
         self._jobs = JobRunner(config, self._held.journal, target, self._engine, preferences)
         self._boundary = self._held.schedule.point_at(self._clock.now())
@@ -121,9 +121,10 @@ class Daemon:
         try:
             self._jobs.resume()
             self._observer.running()
-            while not self._stop_asked:
-                self._turn(POLL_SECONDS)
-            self._wind_down()
+            with self._held.in_work.orderly_end():
+                while not self._stop_asked:
+                    self._turn(POLL_SECONDS)
+                self._wind_down()
         finally:
             self._metronome.stop()
             self._jobs.close()
@@ -184,13 +185,18 @@ class Daemon:
             # The input keeps what it has until the output has taken them.
             time.sleep(wait)
         elif not self._is_cut_awaited:
-            self._beyond += self._held.reader.poll(timeout=wait, until=self._cut())
+            try:
+                self._beyond += self._held.reader.poll(timeout=wait, until=self._cut())
+            except Truncated as error:
+                self._truncate(error.ends)
         # After the poll: a cut older than any of these records is known by now, or about to be (see Metronome).
         closed = self._metronome.closed(POLL_SECONDS)
         self._is_cut_awaited = closed is None
         if closed is None:
             return
-        self._closed.extend(closed)
+        if closed or self._truncated:
+            self._closed = deque(lowered([*self._closed, *closed], self._truncated))
+            self._truncated = {}
         with contextlib.suppress(Unreachable):  # The output is away, which the publisher says.
             self._observer.requests_dropped(self._jobs.look())
         self._observer.jobs(self._engine.open_jobs, self._jobs.in_workers)
@@ -200,6 +206,13 @@ class Daemon:
         if self._is_input_lost:
             self._is_input_lost = False
             log.warning("the input answers again")
+
+    def _truncate(self, ends: Cut) -> None:
+        """The input lost its end. What was read of that and is not counted yet goes with it."""
+        say_truncated(ends)
+        self._observer.truncated(ends)
+        self._beyond = [below(batch, ends) for batch in self._beyond]
+        self._truncated |= ends
 
     def _cut(self) -> Cut | None:
         """The cut the current point is drained to; None while the point is open (or was missed)."""
@@ -211,7 +224,7 @@ class Daemon:
             over = self._closed[0]
             if isinstance(over, Missed):
                 self._closed.popleft()
-                self._miss(over)
+                self._close(over.first, over.last, None)
                 continue
             cut = over.cut
             self._watch_new_partitions(cut)
@@ -223,12 +236,6 @@ class Daemon:
             self._closed.popleft()
             self._close(over.time_point, over.time_point, cut)
         self._feed(self._engine.last_point + 1, None)
-
-    def _miss(self, missed: Missed) -> None:
-        """Commits a run of missed points piece by piece, and publishes what is due of it meanwhile."""
-        for first in range(missed.first, missed.last + 1, MISSED_AT_ONCE):
-            self._close(first, min(first + MISSED_AT_ONCE - 1, missed.last), None)
-            self._publish_due()
 
     def _feed(self, time_point: int, cut: Cut | None) -> None:
         latest = self._held.schedule.closes(time_point) + self.config.time.skew_ms
@@ -247,31 +254,30 @@ class Daemon:
             begin = self._source.begin_offsets(self.config.input.topics)
             self._held.reader.assign_more({partition: begin[partition] for partition in new})
 
-    def _close(self, first: int, last: int, cut: Cut | None) -> None:
+    def _close(self, first: int, time_point: int, cut: Cut | None) -> None:
         """Commits one point, or a run of missed ones, in one transaction, and queues it for publication."""
-        commits, caused = [], list[Action]()
-        for time_point in range(first, last + 1):
-            event = self._event(time_point, cut is None)
-            position = None if cut is None else self._jobs.bring_requests()
-            actions = self._held.pipeline.close(event)
-            self._jobs.freeze(actions, self._held.pipeline.population, time_point)
-            commits.append(to_commit(event, cut, actions, self._engine.ended, position))
-            caused += actions
+        schedule = self._held.schedule
+        missed = time_point - first + 1 if cut is None else 0
+        event = PointClosed(time_point, schedule.opens(first), schedule.closes(time_point), missed)
+        position = None if cut is None else self._jobs.bring_requests()
+        actions = self._held.pipeline.close(event)
+        self._jobs.freeze(actions, self._held.pipeline.population, time_point)
+        epochs = {} if cut is None else self._held.reader.epochs()
         self._held.dead_letters.flush()
         steps.reach("commit.before")
         with self._observer.timed("commit"):
-            self._held.journal.commit_points(commits)
+            self._held.journal.commit_point(to_commit(event, cut, actions, self._engine.ended, position, epochs))
         steps.reach("commit.after")
-        self._observer.decided(event.time_point, caused)
-        self._due.append((event.closed_ts + self.config.time.publish_after_ms, first, last))
-        _log_points(commits)
-        self._jobs.carry_out(caused)
-        wanted = any(isinstance(action, Checkpoint) for action in caused)
+        self._observer.decided(time_point, actions)
+        self._due.append((event.closed_ts + self.config.time.publish_after_ms, time_point))
+        _log_point(event)
+        self._jobs.carry_out(actions)
+        wanted = any(isinstance(action, Checkpoint) for action in actions)
         # Input before a checkpoint is not read again: its dead letters must be safe first.
         if wanted and cut is not None and self._held.publisher.letters_safe(LETTERS_SECONDS):
-            self._checkpoint(last, cut)
+            self._checkpoint(time_point, cut, epochs)
         if self._engine.ended:
-            log.info("the horizon has ended", extra={"fields": {"time_point": last}})
+            log.info("the horizon has ended", extra={"fields": {"time_point": time_point}})
 
     def _after_the_end(self) -> None:
         """The boundaries of time points still are when jobs are decided on and their results leave."""
@@ -289,17 +295,13 @@ class Daemon:
         self._held.journal.commit_jobs(JobsCommit(time_point, *_jobs_of(actions), stored, position))
         self._observer.decided(time_point, actions)
         if stored:
-            self._due.append((opened + self.config.time.publish_after_ms, time_point, time_point))
+            self._due.append((opened + self.config.time.publish_after_ms, time_point))
         self._jobs.carry_out(actions)
 
-    def _event(self, time_point: int, missed: bool) -> PointClosed:
-        schedule = self._held.schedule
-        return PointClosed(time_point, schedule.opens(time_point), schedule.closes(time_point), missed)
-
-    def _checkpoint(self, time_point: int, cut: Cut) -> None:
+    def _checkpoint(self, time_point: int, cut: Cut, epochs: Cut) -> None:
         steps.reach("checkpoint.before")
         self.config.checkpoint_path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        description = checkpoint_cut(self._held.journal, cut)
+        description = checkpoint_cut(self._held.journal, cut, epochs)
         with self._observer.timed("checkpoint"):
             write_checkpoint(self._held.pipeline.population, self.config.checkpoint_path, description, time_point)
         steps.reach("checkpoint.after")
@@ -312,8 +314,8 @@ class Daemon:
             steps.reach("mark.after")
             self._observer.published(published)
         while self._due and self._due[0][0] <= self._clock.now() and not publisher.is_full:
-            _, first, last = self._due.popleft()
-            stored = journal.unpublished(first, last)
+            _, time_point = self._due.popleft()
+            stored = journal.unpublished(time_point)
             self._observer.queued(stored)
             publisher.publish(stored, self._held.owners.messages(stored[-1]) if stored else ())
 
@@ -333,12 +335,18 @@ def take_cut(source: Transport, topics: list[str], identity: str) -> Cut:
 
 
 def to_commit(
-    event: PointClosed, cut: Cut | None, actions: Sequence[Action], ended: bool, jobs_position: int | None = None
+    event: PointClosed,
+    cut: Cut | None,
+    actions: Sequence[Action],
+    ended: bool,
+    jobs_position: int | None = None,
+    epochs: Cut | None = None,
 ) -> PointCommit:
     """One transaction from the engine's actions."""
     jobs, charges = _jobs_of(actions)
     return PointCommit(
         time_point=event.time_point,
+        first=event.first,
         opened_ts=event.opened_ts,
         closed_ts=event.closed_ts,
         cut=cut,
@@ -353,6 +361,7 @@ def to_commit(
         messages=_messages_of(actions, event.closed_ts),
         jobs=jobs,
         jobs_position=jobs_position,
+        epochs=epochs or {},
     )
 
 
@@ -370,10 +379,9 @@ def _messages_of(actions: Sequence[Action], timestamp: int) -> list[Message]:
     ]
 
 
-def _log_points(commits: Sequence[PointCommit]) -> None:
-    first, last = commits[0], commits[-1]
-    if first.status == "missed":
-        log.warning("missed", extra={"fields": {"first": first.time_point, "last": last.time_point}})
+def _log_point(event: PointClosed) -> None:
+    if event.missed:
+        log.warning("missed", extra={"fields": {"first": event.first, "last": event.time_point}})
         return
     # Not what was released: that is not public yet.
-    log.info("time point closed", extra={"fields": {"time_point": last.time_point}})
+    log.info("time point closed", extra={"fields": {"time_point": event.time_point}})

@@ -66,6 +66,7 @@ class JobRunner:
         self._requests = TopicPartition(Topics.of(config.output_prefix).jobs, 0)
         self._unread: deque[tuple[int, bytes | None]] = deque()
         self._asked: list[JobRequested | CancelRequested] = []
+        self._wrong = 0  # of those asked
         self._dropped = 0
         self._running: dict[str, JobFuture] = {}
         self._told: dict[str, tuple[int, int] | None] = {}
@@ -115,6 +116,7 @@ class JobRunner:
                 self._dropped += 1
             else:
                 self._asked.append(event)
+                self._wrong += _is_wrong(event)
 
     def _poll(self) -> bool:
         with suppress(Unreachable):  # an output that is away must not stop the points
@@ -124,12 +126,12 @@ class JobRunner:
 
     @property
     def _decidable(self) -> int:
-        return sum(not _is_wrong(event) for event in self._asked)
+        return len(self._asked) - self._wrong
 
     def _has_room(self, event: JobRequested | CancelRequested) -> bool:
         """Not for more wrong requests than a boundary answers, nor for a cancel that cancels nothing."""
         if isinstance(event, JobRequested):
-            return not _is_wrong(event) or len(self._asked) - self._decidable < REQUESTS_AT_ONCE
+            return not _is_wrong(event) or self._wrong < REQUESTS_AT_ONCE
         ids = {asked.job_id for asked in self._asked if isinstance(asked, JobRequested)}
         return event not in self._asked and event.job_id in ids.union(job.job_id for job in self._engine.open_jobs)
 
@@ -154,6 +156,7 @@ class JobRunner:
         for event in self._asked:
             self._engine.handle(event)
         self._asked.clear()
+        self._wrong = 0
         if self._read_to == self._committed:
             return None
         self._committed = self._read_to

@@ -46,3 +46,8 @@ def read_head(transport: Transport, topics: Topics) -> Head | None:
         return None
     header = messages.decode(newest[0].value or b"").header
     return Head(int(header["time_point"]), int(header["closed"]), str(header["journal_id"]))
+
+
+def point_of(message: Message) -> int:
+    """The time point of a message on one of the output topics."""
+    return int(messages.decode(message.value or b"").header["time_point"])

@@ -57,7 +57,7 @@ class Closed:
 
 @dataclass(frozen=True, slots=True)
 class Missed:
-    """Points that are over, from `first` to `last`, and nobody was there to take their cuts: any number of them."""
+    """A run of points that are over, from `first` to `last`, and nobody was there to take their cuts."""
 
     first: int
     last: int

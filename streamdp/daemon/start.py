@@ -6,30 +6,34 @@ Whatever a crash left behind, the same order sets right. Nothing is asked of the
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from streamdp import messages
 from streamdp.config import StreamConfig
 from streamdp.config.may_change import MAY_SHORTEN, promised
+from streamdp.config.transports import open_dead_letters
 from streamdp.daemon import steps
 from streamdp.daemon.claims import ADVICE, Owners
 from streamdp.daemon.clock import check_clock
-from streamdp.daemon.outputs import Head, output_topics, read_head, rows_topics
+from streamdp.daemon.in_work import InWork
+from streamdp.daemon.outputs import Head, output_topics, point_of, read_head, rows_topics
 from streamdp.daemon.publisher import Publisher
 from streamdp.daemon.schedule import Cut, Schedule, now_ms
+from streamdp.daemon.truncation import Remains, say_truncated
 from streamdp.engine import JobQueue, Topics
 from streamdp.errors import ConfigurationError, StreamdpError
-from streamdp.ingest.dead_letters import DeadLetterFile, DeadLetters, DeadLetterTopic, last_offsets
+from streamdp.ingest.dead_letters import DeadLetters, DeadLetterTopic
 from streamdp.journal import Journal, Opening, message_digest
 from streamdp.observe.observer import Observer
 from streamdp.pipeline import Pipeline, population_settings
 from streamdp.population import load_latest
 from streamdp.privacy import NoiseSource
 from streamdp.privacy.terms import Terms
-from streamdp.transport.base import Message, Reader, TopicPartition, TopicSpec, Transport, Writer
+from streamdp.transport.base import UNKNOWN_EPOCH, Message, Reader, TopicPartition, Transport, Writer
 from streamdp.transport.batch import RecordBatch
+from streamdp.transport.guard import Guard, Skips
 from streamdp.transport.tail import tail
 
 
@@ -44,6 +48,7 @@ class Started:
     pipeline: Pipeline
     reader: Reader
     schedule: Schedule
+    in_work: InWork
     since: int
     """When the dataset was complete: points that closed before were missed."""
 
@@ -52,6 +57,7 @@ class Started:
         self.dead_letters.close()
         self.publisher.close()
         self.owners.close()
+        self.in_work.close()
         self.journal.close()
 
 
@@ -112,11 +118,14 @@ def start(
             'Give "wall" to run a daemon'
         )
     journal = open_journal(config, source, target)
+    in_work: InWork | None = None
     owners: Owners | None = None
     writer: Writer | None = None
     dead_letters: DeadLetters | None = None
     try:
         steps.reach("start.locked")
+        in_work = InWork.beside(journal)
+        in_work.require_progress()
         if not accept_clock:
             check_clock(journal, config.time.max_clock_jump_ms, config.privacy.horizon, now())
         topics = Topics.of(config.output_prefix)
@@ -124,8 +133,7 @@ def start(
         # Also before fencing anybody: a daemon that was started by mistake must not stop the right one.
         check_head(journal, read_head(target, topics))
         owners = Owners(source, target, config, journal)
-        owners.claim()
-        writer = target.writer(owners.identity)
+        writer = owners.claim()
         steps.reach("start.fenced")
         owners.require_ours()
         head = check_outputs(journal, target, topics)
@@ -133,32 +141,21 @@ def start(
         publish_owed(journal, writer, owners, head, target, topics, _last_due(config, journal))
         steps.reach("start.republished")
         dead_letters = open_dead_letters(config, target, writer)
-        pipeline, reader, schedule = recover(config, journal, source, dead_letters, accept_gap, noise)
+        with in_work.orderly_end():
+            pipeline, reader, schedule = recover(config, journal, source, dead_letters, accept_gap, noise, in_work)
         since = now()
-        not_due = journal.unpublished_points()
-        last_out = not_due[0] - 1 if not_due else journal.last_time_point
-        publisher = Publisher(target, topics, owners.identity, writer, last_out, observer, owners.on_output())
+        register = owners.on_output()
+        publisher = Publisher(target, topics, owners.identity, writer, journal.published_until(), observer, register)
         if isinstance(dead_letters, DeadLetterTopic):
             dead_letters.use(publisher)
         steps.reach("start.recovered")
     except BaseException:
-        for held in (dead_letters, writer, owners):
+        for held in (dead_letters, writer, owners, in_work):
             if held is not None:
                 held.close()
         journal.close()
         raise
-    return Started(journal, publisher, owners, dead_letters, pipeline, reader, schedule, since)
-
-
-def open_dead_letters(config: StreamConfig, target: Transport, writer: Writer) -> DeadLetters:
-    if config.dead_letters.topic is not None:
-        target.ensure_topics([TopicSpec(config.dead_letters.topic)])
-        known = last_offsets(target, config.dead_letters.topic)
-        return DeadLetterTopic(writer, config.dead_letters.topic, known)
-    path = config.dead_letters_path
-    assert path is not None  # the configuration has a topic or a path
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return DeadLetterFile(path, config.dead_letters.max_file_bytes, config.dead_letters.keep_files)
+    return Started(journal, publisher, owners, dead_letters, pipeline, reader, schedule, in_work, since)
 
 
 OWED_BYTES = 1 << 20
@@ -268,8 +265,10 @@ def recover(
     dead_letters: DeadLetters,
     accept_gap: bool,
     noise: NoiseSource | None,
+    guard: Guard | None = None,
 ) -> tuple[Pipeline, Reader, Schedule]:
     """The population as it stood at the last committed point, rebuilt without asking or publishing anything."""
+    guard = guard or Guard(Skips(journal.skips()))
     checkpoint = load_latest(
         config.checkpoint_path, config.build_domain(), config.build_views(), **population_settings(config)
     )
@@ -306,30 +305,34 @@ def recover(
             known=journal.job_ids(),
             jobs=journal.jobs_under_way(),
         ),
+        guard=guard,
     )
     if opening is None:
         opening = _first_opening(config, source)
-        reader = source.reader(dict(opening.start), config.input.max_record_bytes)
+        reader = source.reader(dict(opening.start), config.input.max_record_bytes, guard)
         drain(reader, pipeline, opening.backlog, time_point=1, latest_ts=opening.latest_ts)
         dead_letters.flush()
         schedule = Schedule.beginning(now_ms(), config.time.length_ms, config.time.origin_ms)
         journal.record_opening(opening.at(schedule.first_open))
         return pipeline, reader, schedule
     schedule = Schedule(opening.length, opening.first_open)
-    position = opening.start if checkpoint is None else _cut_of(checkpoint.cut)
+    position = opening.start if checkpoint is None else _cut_of(checkpoint.cut["positions"])
+    epochs = dict.fromkeys(position, UNKNOWN_EPOCH) if checkpoint is None else _cut_of(checkpoint.cut["epochs"])
+    remains = Remains(source)
     since = schedule.first_open if checkpoint is None else schedule.closes(checkpoint.time_point)
     if not accept_gap:
         _require_deletes(source, config.input.topics, since)
-    start = positions_from(source, config.input.topics, position, accept_gap)
-    reader = source.reader(start, config.input.max_record_bytes)
+    start = positions_from(source, config.input.topics, remains.of(position, epochs), accept_gap, remains.lost)
+    reader = source.reader(start, config.input.max_record_bytes, guard, epochs)
     done = 0 if checkpoint is None else checkpoint.time_point
     if checkpoint is None:
-        drain(reader, pipeline, opening.backlog, time_point=1, latest_ts=opening.latest_ts)
+        drain(reader, pipeline, remains.of(opening.backlog, epochs), time_point=1, latest_ts=opening.latest_ts)
     for point in journal.points(since=done):
         if point.cut is not None:
             latest = schedule.closes(point.time_point) + config.time.skew_ms
-            drain(reader, pipeline, point.cut, point.time_point, latest)
+            drain(reader, pipeline, remains.of(point.cut, point.epochs), point.time_point, latest)
         pipeline.expire(point.time_point)
+    say_truncated(remains.lost)
     dead_letters.flush()
     return pipeline, reader, schedule
 
@@ -353,7 +356,13 @@ def _require_deletes(source: Transport, topics: list[str], since: int) -> None:
         )
 
 
-def positions_from(source: Transport, topics: list[str], cut: Mapping[TopicPartition, int], accept_gap: bool) -> Cut:
+def positions_from(
+    source: Transport,
+    topics: list[str],
+    cut: Mapping[TopicPartition, int],
+    accept_gap: bool,
+    truncated: Container[TopicPartition] = (),
+) -> Cut:
     """Where to read on from a cut, for every partition there is now; refused when input is gone in between."""
     begin, end = source.begin_offsets(topics), source.high_watermarks(topics)
     positions = {}
@@ -364,7 +373,7 @@ def positions_from(source: Transport, topics: list[str], cut: Mapping[TopicParti
                 f"partition {partition.partition} of the input topic {partition.topic!r} is shorter than what was read "
                 "of it: it was truncated or restored from an old copy. Restore it: this journal belongs to what it held"
             )
-        if position < first and not accept_gap:
+        if position < first and not accept_gap and partition not in truncated:
             raise StreamdpError(
                 f"partition {partition.partition} of the input topic {partition.topic!r} no longer holds what recovery "
                 "needs: its oldest records were deleted since the last checkpoint. Restore them, or start with "
@@ -388,15 +397,16 @@ def _below(reader: Reader, cut: Mapping[TopicPartition, int]) -> Iterator[Record
         yield from reader.poll(timeout=1.0, until=cut)
 
 
-def point_of(message: Message) -> int:
-    return int(messages.decode(message.value or b"").header["time_point"])
-
-
-def checkpoint_cut(journal: Journal, cut: Mapping[TopicPartition, int]) -> dict[str, Any]:
+def checkpoint_cut(
+    journal: Journal, cut: Mapping[TopicPartition, int], epochs: Mapping[TopicPartition, int]
+) -> dict[str, Any]:
     """What a checkpoint says of where it stands. Its digests are under the journal's key: another's cannot use it."""
-    positions = [[partition.topic, partition.partition, offset] for partition, offset in sorted(cut.items())]
-    return {"journal_id": journal.identity.journal_id, "positions": positions}
+    positions, histories = (
+        [[partition.topic, partition.partition, number] for partition, number in sorted(numbers.items())]
+        for numbers in (cut, epochs)
+    )
+    return {"journal_id": journal.identity.journal_id, "positions": positions, "epochs": histories}
 
 
-def _cut_of(cut: dict[str, Any]) -> Cut:
-    return {TopicPartition(topic, partition): offset for topic, partition, offset in cut["positions"]}
+def _cut_of(numbers: list[tuple[str, int, int]]) -> Cut:
+    return {TopicPartition(topic, partition): number for topic, partition, number in numbers}

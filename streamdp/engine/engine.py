@@ -4,7 +4,8 @@ Events in, actions out. It does no I/O, knows no clock and never sees a record: 
 and a replay is a loop over `handle`. What it returns for a point is committed as one transaction, then published.
 
 Privacy: the engine adds nothing to what its strategies spend. It calls `step` once per histogram and watched point,
-and `skip`, which looks at no data, for every other one.
+and `skip`, which looks at no data, for the others. A run of missed points is one event, and one message for each
+histogram, however long it is.
 """
 
 from __future__ import annotations
@@ -126,8 +127,8 @@ class Engine:
     def _close(self, event: PointClosed) -> list[Action]:
         if self.ended:
             return []
-        if event.time_point != self.last_point + 1:
-            raise ValueError(f"time point {event.time_point} does not follow {self.last_point}")
+        if event.first != self.last_point + 1:
+            raise ValueError(f"time point {event.first} does not follow {self.last_point}")
         actions: list[Action] = []
         for plan in self.plans.values():
             actions += self._histogram(plan, event)
@@ -144,7 +145,7 @@ class Engine:
     def _histogram(self, plan: Plan, event: PointClosed) -> list[Action]:
         written_off = self._resumes_at is None or event.time_point < self._resumes_at
         if event.missed or written_off:
-            decision = plan.strategy.skip()
+            decision = plan.strategy.skip(max(event.missed, 1))
             reason = "missed" if event.missed else "written off"
         else:
             decision = plan.strategy.step(self._counts[plan.name])
@@ -183,6 +184,7 @@ class Engine:
             "stream": self.stream,
             "histogram": plan.name,
             "time_point": event.time_point,
+            **_run(event),
             "opened": event.opened_ts,
             "closed": event.closed_ts,
             "strategy": plan.kind,
@@ -220,6 +222,7 @@ class Engine:
             "kind": "head",
             "stream": self.stream,
             "time_point": event.time_point,
+            **_run(event),
             "closed": event.closed_ts,
             "journal_id": self.journal_id,
             "ended": self.ended,
@@ -229,3 +232,8 @@ class Engine:
     @staticmethod
     def _publish(event: PointClosed, topic: str, key: str, value: bytes) -> Publish:
         return Publish(event.time_point, topic, key.encode(), value)
+
+
+def _run(event: PointClosed) -> dict[str, int]:
+    """Where a run of missed points begins; it ends with the message's time point."""
+    return {"first_missed": event.first} if event.missed else {}

@@ -25,13 +25,19 @@ class CountsLoaded:
 class PointClosed:
     """Time point `time_point`, the public interval [opened_ts, closed_ts), is over.
 
-    `missed` says that nobody watched it (the daemon was down or asleep): nothing is asked of the data.
+    `missed` says that nobody watched it (the daemon was down or asleep): nothing is asked of the data. It is how many
+    points in a row, this one being the last. The interval is then that of all of them.
     """
 
     time_point: int
     opened_ts: int
     closed_ts: int
-    missed: bool = False
+    missed: int = 0
+
+    @property
+    def first(self) -> int:
+        """The first of a run of missed points; else the point itself."""
+        return self.time_point - max(self.missed, 1) + 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,8 @@ of them is logged, and their counts are exact and therefore for the operator alo
 Input is read again after a crash, so both remember, per input partition, the last offset they hold, and write what lies
 beyond it: each dead letter once, however often its message is decoded.
 
-Anybody who may write to the input can fill them, so both are bounded. A message that is `TOO_LARGE` leaves its place in
-the input and no more; a full file is moved aside, and the oldest such file goes.
+Anybody who may write to the input can fill them, so both are bounded. A message that is `TOO_LARGE` or `SKIPPED` leaves
+its place in the input and no more; a full file is moved aside, and the oldest such file goes.
 """
 
 from __future__ import annotations
@@ -44,6 +44,8 @@ TOPIC, PARTITION, OFFSET = HEADER + "topic", HEADER + "partition", HEADER + "off
 STAGE, CLASS, MESSAGE = HEADER + "stage", HEADER + "exception.class.name", HEADER + "exception.message"
 OMITTED = "streamdp.omitted"
 _TOO_LONG = "key, value and headers: too long"
+_PLACE_ONLY = {Reason.TOO_LARGE: _TOO_LONG, Reason.SKIPPED: "key, value and headers: skipped"}
+"""What stands for the message where nothing of it is kept."""
 # What the length of a header's name and value may take.
 _HEADER_LENGTHS = 10
 
@@ -221,8 +223,8 @@ class DeadLetterTopic:
         for row, reason in self._once.new_rows(batch, decoded):
             headers = () if batch.headers is None else batch.headers[row]
             key, value = batch.keys[row], batch.values[row]
-            if reason == Reason.TOO_LARGE or _length(key, value, headers) > LARGEST_LETTER:
-                key, value, headers = None, None, ((OMITTED, _TOO_LONG.encode()),)
+            if reason in _PLACE_ONLY or _length(key, value, headers) > LARGEST_LETTER:
+                key, value, headers = None, None, ((OMITTED, _PLACE_ONLY.get(reason, _TOO_LONG).encode()),)
             now = time.time_ns() // 1_000_000
             self._waiting.append(
                 Message(
@@ -311,7 +313,7 @@ def _write_at(descriptor: int, content: bytes, position: int) -> None:
 
 
 def _line(batch: RecordBatch, row: int, reason: Reason, *, whole: bool = True) -> bytes:
-    is_whole = whole and reason != Reason.TOO_LARGE
+    is_whole = whole and reason not in _PLACE_ONLY
     content = {**_readable("key", batch.keys[row]), **_readable("value", batch.values[row])} if is_whole else None
     letter = {
         "format": FORMAT,
@@ -320,7 +322,7 @@ def _line(batch: RecordBatch, row: int, reason: Reason, *, whole: bool = True) -
         "offset": int(batch.offsets[row]),
         "timestamp": int(batch.timestamps[row]),
         "reason": reason.name,
-        **({"omitted": _TOO_LONG} if content is None else content),
+        **({"omitted": _PLACE_ONLY.get(reason, _TOO_LONG)} if content is None else content),
     }
     return json.dumps(letter, separators=(",", ":")).encode("ascii") + b"\n"
 

@@ -38,6 +38,8 @@ class Reason(IntEnum):
     """No key, or no user field: nobody to count."""
     OUTSIDE_DOMAIN = 12
     """The value of an attribute lies outside the domain, and the attribute neither clamps nor drops."""
+    SKIPPED = 13
+    """The journal says that it is never read again (`streamdp journal skip`); the letter holds nothing of it."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)

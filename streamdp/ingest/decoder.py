@@ -21,6 +21,7 @@ from streamdp.ingest.exact import ExactReader, Row
 from streamdp.ingest.keys import users_of_keys
 from streamdp.ingest.shapes import Shape, ShapeParser, shape_of
 from streamdp.transport.batch import Blobs, RecordBatch
+from streamdp.transport.guard import Skips
 
 MAX_RECORD_BYTES = 1 << 20
 MAX_KEY_BYTES = 1 << 14
@@ -60,7 +61,8 @@ class Decoder:
     """Decodes batches for one domain.
 
     `user` is "key" or a field of the record, `record_id` a field of the record. What a message becomes depends on the
-    message and on `latest_ts` alone: neither on the batch it arrives in nor on what was decoded before.
+    message and on `latest_ts` alone: neither on the batch it arrives in nor on what was decoded before. One that
+    `skips` names is turned away without a look at it.
     """
 
     def __init__(
@@ -72,7 +74,9 @@ class Decoder:
         max_record_bytes: int = MAX_RECORD_BYTES,
         max_key_bytes: int = MAX_KEY_BYTES,
         digest_key: bytes,
+        skips: Skips | None = None,
     ) -> None:
+        self._skips = skips or Skips()
         self._user = None if user == "key" else user
         self._record_id = record_id
         self._identifiers = tuple(name for name in (self._user, record_id) if name is not None)
@@ -122,10 +126,11 @@ class Decoder:
 
     def _decode(self, batch: RecordBatch, latest_ts: int | None) -> Decoded:
         outcome = Outcome(len(batch))
-        keys, too_large = batch.keys, self._too_large(batch)
-        if too_large.any():
-            outcome.reject(np.flatnonzero(too_large), Reason.TOO_LARGE)
-            keys = keys.emptied(too_large)
+        keys = batch.keys
+        for mask, reason in ((self._skips.rows(batch), Reason.SKIPPED), (self._too_large(batch), Reason.TOO_LARGE)):
+            if mask is not None and (turned_away := mask & outcome.unread).any():
+                outcome.reject(np.flatnonzero(turned_away), reason)
+                keys = keys.emptied(turned_away)
         # Size comes first: nothing that is too large is parsed, keys included.
         users = users_of_keys(keys) if self._user is None else None
         task = _Task(batch, latest_ts, users, outcome)

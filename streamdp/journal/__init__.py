@@ -1,6 +1,6 @@
 """Charges, stored releases, cuts and engine state of a stream: one SQLite file, one transaction a time point."""
 
-from streamdp.journal.backup import backup
+from streamdp.journal.backup import backup, backup_into, last_backup
 from streamdp.journal.contents import (
     Commit,
     Cut,
@@ -38,6 +38,8 @@ __all__ = [
     "StoredMessage",
     "StoredRelease",
     "backup",
+    "backup_into",
+    "last_backup",
     "message_digest",
     "verify",
 ]

@@ -1,4 +1,4 @@
-"""The chain of commits: one digest over all that was ever promised, spent, released or stored to be published.
+"""The chain of commits: one digest over all that was ever promised, spent, released, skipped or stored to be published.
 
 A commit that adds rows to these tables gets a number and a digest: SHA-256 over the digest before it, a random salt and
 those rows. Only what stays for ever is hashed (a pruned message keeps its own digest), so the chain can be computed
@@ -25,10 +25,11 @@ CHAINED = {
     "settings": ("id", "name, value, since"),
     "reservations": ("rowid", "owner, epsilon, purpose"),
     "charges": ("id", "time_point, owner, epsilon, purpose, counted, amounts"),
-    "points": ("time_point", "opened_ts, closed_ts, cut, status"),
+    "points": ("time_point", "first, opened_ts, closed_ts, cut, epochs, status"),
     "releases": ("rowid", "release_id, histogram, time_point, cells, reason, sha256"),
     "messages": ("sequence", "time_point, topic, sha256"),
     "write_offs": ("id", "until, known, reason, ts"),
+    "skips": ("id", "topic, partition, first, last, ts"),
 }
 """The tables, by the name of their column in `commits`: what numbers their rows, and what is hashed of them."""
 

@@ -49,7 +49,7 @@ class Release:
 
 @dataclass(frozen=True, slots=True)
 class PointCommit:
-    """Everything that one time point did, for one transaction.
+    """Everything that one time point did, or a run of missed ones from `first` to it, for one transaction.
 
     `charges` holds counted charges and the audit trail of reservations (`counted=False`), the latter under the
     histogram's name as owner. `engine_state` has the histograms whose state changed. `jobs_position` is where to read
@@ -67,6 +67,9 @@ class PointCommit:
     messages: Sequence[Message] = field(default=(), repr=False)
     jobs: Sequence[Job] = ()
     jobs_position: int | None = None
+    first: int | None = None
+    epochs: Cut = field(default_factory=dict)
+    """Which history of its log each offset of the cut is of, where logs may lose their end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,13 +106,18 @@ class Opening:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A time point the journal knows. One that was written off has no bounds and no cut."""
+    """A time point the journal knows, or a run of them, from `first` on, that were missed or written off.
+
+    Those have no cut, and one that was written off has no bounds either.
+    """
 
     time_point: int
+    first: int
     opened_ts: int | None
     closed_ts: int | None
     cut: Cut | None
     status: Literal["closed", "missed", "ended", "written_off"]
+    epochs: Cut = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ import os
 import sqlite3
 import time
 import uuid
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,7 @@ from streamdp.privacy.exact import as_fraction, decimal_text, to_text
 from streamdp.privacy.ledger import Ledger, Reservation
 from streamdp.privacy.noise import NoiseSource, SystemSource
 from streamdp.privacy.terms import Terms
+from streamdp.transport.guard import Skip
 
 _DIGEST_KEY_BYTES = 16
 
@@ -170,17 +171,11 @@ class Journal(JournalReader):
 
         Raises BudgetExceeded, with nothing changed, when a charge does not fit.
         """
-        self.commit_points([point])
-
-    def commit_points(self, points: Sequence[PointCommit]) -> None:
-        """Several consecutive points in one transaction: those that passed while nobody watched."""
-        for place, point in enumerate(points):
-            _require_sound(point, self._last + 1 + place)
+        _require_sound(point, self._last + 1)
         with self.ledger.all_or_nothing(), self._transaction("commit") as connection:
-            for point in points:
-                self.ledger.book(point.charges)
-                store_point(connection, point)
-        self._last += len(points)
+            self.ledger.book(point.charges)
+            store_point(connection, point)
+        self._last = point.time_point
         keep = unsettled(self.ledger.terms)
         if self._last - self.ledger.settled_before >= 2 * keep:  # seldom, because it walks through all entries
             self.ledger.settle(self._last - keep)
@@ -226,10 +221,11 @@ class Journal(JournalReader):
                 "INSERT INTO write_offs (until, known, reason, ts) VALUES (?, ?, ?, ?)",
                 (until, self._last, reason, time.time_ns() // 1_000_000),
             )
-            connection.executemany(
-                "INSERT INTO points (time_point, status) VALUES (?, 'written_off')",
-                ((time_point,) for time_point in range(self._last + 1, until + 1)),
-            )
+            if until > self._last:
+                connection.execute(
+                    "INSERT INTO points (time_point, first, status) VALUES (?, ?, 'written_off')",
+                    (until, self._last + 1),
+                )
             connection.execute("UPDATE messages SET status = 'abandoned' WHERE status = 'stored'")
             connection.execute("DELETE FROM engine_state")
             # Their results may be out already: running them again would answer twice.
@@ -240,6 +236,14 @@ class Journal(JournalReader):
             )
         self.ledger.write_off(until)
         self._last = until
+
+    def skip(self, skip: Skip) -> None:
+        """Remember what of the input is never read again."""
+        with self._transaction("skip") as connection:
+            connection.execute(
+                "INSERT INTO skips (topic, partition, first, last, ts) VALUES (?, ?, ?, ?, ?)",
+                (*skip.name, skip.first, skip.last, time.time_ns() // 1_000_000),
+            )
 
     def prune(self, keep_points: int) -> None:
         """Drop the bytes of messages published more than `keep_points` ago; their hashes stay, so they stay known."""
@@ -375,8 +379,11 @@ def _require_chained(journal: JournalReader) -> None:
 
 
 def _require_sound(point: PointCommit, expected: int) -> None:
-    if point.time_point != expected:
-        raise ValueError(f"time point {expected} comes next, not {point.time_point}")
+    first = point.time_point if point.first is None else point.first
+    if first != expected or first > point.time_point:
+        raise ValueError(f"time point {expected} comes next, not {first}")
+    if first != point.time_point and point.cut is not None:
+        raise ValueError("only points that were missed share a row")
     if any(charge.time_point > point.time_point for charge in point.charges):
         raise ValueError("a charge is for a closed snapshot, not for a later time point")
     booked = {(charge.owner, charge.time_point) for charge in point.charges if not charge.counted}

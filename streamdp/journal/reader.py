@@ -36,6 +36,7 @@ from streamdp.privacy.exact import as_fraction
 from streamdp.privacy.ledger import Charge, Ledger, Reservation
 from streamdp.privacy.terms import Terms
 from streamdp.transport.base import Message, TopicPartition
+from streamdp.transport.guard import Skip
 
 # A job may read a snapshot of any of the last points; older ones are settled, so that memory and start-up do not grow
 # with the history of an endless stream.
@@ -191,15 +192,20 @@ class JournalReader:
         return found[0] if found else None
 
     def points(self, since: int = 0) -> list[Point]:
-        """The time points after `since`, in order."""
+        """The time points after `since`, in order; of a run that holds it, all of the run."""
         return [
-            Point(time_point, opened, closed, None if cut is None else _cut(cut), status)
-            for time_point, opened, closed, cut, status in self.rows(
-                "SELECT time_point, opened_ts, closed_ts, cut, status FROM points WHERE time_point > ?"
+            Point(time_point, first, opened, closed, None if cut is None else _cut(cut), status, _cut(epochs or "{}"))
+            for time_point, first, opened, closed, cut, epochs, status in self.rows(
+                "SELECT time_point, first, opened_ts, closed_ts, cut, epochs, status FROM points WHERE time_point > ?"
                 " ORDER BY time_point",
                 since,
             )
         ]
+
+    def skips(self) -> list[Skip]:
+        """What of the input is never read again."""
+        held = self.rows("SELECT topic, partition, first, last FROM skips ORDER BY id")
+        return [Skip(TopicPartition(topic, partition), first, last) for topic, partition, first, last in held]
 
     def cuts(self, since: int = 0) -> list[tuple[int, Cut]]:
         """The cuts of the time points after `since` that have one, in order."""
@@ -231,18 +237,23 @@ class JournalReader:
 
     # Messages
 
-    def unpublished(self, first: int | None = None, last: int | None = None) -> list[StoredMessage]:
-        """What is stored and not yet marked as published, in the order to publish it; of all points, or of some."""
+    def unpublished(self, time_point: int | None = None) -> list[StoredMessage]:
+        """What is stored and not yet marked as published, in the order to publish it; of all points, or of one."""
         condition = "status = 'stored'"
-        if first is None:
+        if time_point is None:
             return self._sound(self.rows(f"{MESSAGES} WHERE {condition} ORDER BY sequence"))
-        query = f"{MESSAGES} WHERE {condition} AND time_point BETWEEN ? AND ? ORDER BY sequence"
-        return self._sound(self.rows(query, first, first if last is None else last))
+        return self._sound(self.rows(f"{MESSAGES} WHERE {condition} AND time_point = ? ORDER BY sequence", time_point))
 
     def unpublished_points(self) -> list[int]:
         """The time points that have something stored and not yet marked, oldest first."""
         query = "SELECT DISTINCT time_point FROM messages WHERE status = 'stored' ORDER BY time_point"
         return [row[0] for row in self.rows(query)]
+
+    def published_until(self) -> int:
+        """The last time point up to which everything is marked as published, or 0."""
+        oldest = "SELECT min(time_point) FROM messages WHERE status = 'stored'"
+        query = f"SELECT coalesce(max(time_point), 0) FROM points WHERE time_point < coalesce(({oldest}), ?)"
+        return int(self.rows(query, self._last_time_point() + 1)[0][0])
 
     def messages(self, time_point: int) -> list[StoredMessage]:
         """The messages of one time point whose bytes are still kept, in order."""
@@ -263,13 +274,7 @@ class JournalReader:
     def _readable(self, what: str) -> Iterator[None]:
         try:
             yield
-        except (
-            ValueError,
-            TypeError,
-            AttributeError,
-            LookupError,
-            ArithmeticError,
-        ):  # whose texts may quote what is stored
+        except _UNREADABLE:  # whose texts may quote what is stored
             raise self.damaged(f"{what} cannot be read") from None
 
     def damaged(self, what: str) -> JournalCorrupted:
@@ -330,9 +335,8 @@ class JournalReader:
                     self._connection.execute("COMMIT")
 
     def copy_into(self, target: sqlite3.Connection) -> None:
-        """Copy every page as of one commit."""
-        with clear_errors(self.path):
-            self._connection.backup(target)
+        """Copy every page as of one commit. What SQLite raises may be about either file: the caller explains it."""
+        self._connection.backup(target)
 
     def rows(self, query: str, *values: Any) -> list[Any]:
         with clear_errors(self.path):
@@ -354,6 +358,7 @@ class JournalReader:
         return int(self.rows("SELECT coalesce(max(time_point), 0) FROM points")[0][0])
 
 
+_UNREADABLE = (ValueError, TypeError, AttributeError, LookupError, ArithmeticError)
 _JOB_COLUMNS = "id, kind, epsilon, params, state, time_point, reason, published_at, amounts"
 MESSAGES = "SELECT sequence, time_point, topic, partition, key, value, timestamp, headers, sha256 FROM messages"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from streamdp.journal.errors import JournalCorrupted, JournalError
 
-FORMAT = 3
+FORMAT = 4
 
 # Marks the file as ours for file(1) and for us: "sdpj".
 APPLICATION_ID = 0x7364706A
@@ -36,11 +36,14 @@ CREATE TABLE charges (
 ) STRICT;
 CREATE INDEX charges_by_point ON charges (time_point);
 
+-- Points in a row that were missed, or written off, share a row: from `first` to `time_point`.
 CREATE TABLE points (
     time_point INTEGER PRIMARY KEY,
+    first INTEGER NOT NULL,
     opened_ts INTEGER,
     closed_ts INTEGER,
     cut TEXT,  -- {"topic": {"partition": offset}}
+    epochs TEXT,  -- as the cut: which history of a log that may lose its end the offset is of
     status TEXT NOT NULL CHECK (status IN ('closed', 'missed', 'ended', 'written_off'))
 ) STRICT;
 
@@ -103,6 +106,16 @@ CREATE TABLE write_offs (
     ts INTEGER NOT NULL
 ) STRICT;
 
+-- Input that is never read again: each record of it failed alone. See daemon/skip.py.
+CREATE TABLE skips (
+    id INTEGER PRIMARY KEY,
+    topic TEXT NOT NULL,
+    partition INTEGER NOT NULL,
+    first INTEGER NOT NULL,
+    last INTEGER NOT NULL,
+    ts INTEGER NOT NULL
+) STRICT;
+
 -- The lowest level that a user's preference ever had, by digest; in the order of the terms' levels.
 CREATE TABLE preferences (user BLOB PRIMARY KEY, level INTEGER NOT NULL) STRICT, WITHOUT ROWID;
 
@@ -117,7 +130,8 @@ CREATE TABLE commits (
     points INTEGER NOT NULL,
     releases INTEGER NOT NULL,
     messages INTEGER NOT NULL,
-    write_offs INTEGER NOT NULL
+    write_offs INTEGER NOT NULL,
+    skips INTEGER NOT NULL
 ) STRICT;
 CREATE INDEX commits_by_message ON commits (messages);
 """

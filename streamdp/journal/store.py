@@ -13,17 +13,26 @@ import numpy as np
 import zstandard
 
 from streamdp.engine.job import Job
-from streamdp.journal.contents import Cut, PointCommit, Release, counts_digest, message_digest
+from streamdp.journal.contents import PointCommit, Release, counts_digest, message_digest
 from streamdp.population.levels import LevelTable
 from streamdp.privacy.exact import to_text
 from streamdp.privacy.ledger import Charge
-from streamdp.transport.base import Message
+from streamdp.transport.base import Message, TopicPartition
 
 
 def store_point(connection: sqlite3.Connection, point: PointCommit) -> None:
     connection.execute(
-        "INSERT INTO points VALUES (?, ?, ?, ?, ?)",
-        (point.time_point, point.opened_ts, point.closed_ts, _cut_text(point.cut), point.status),
+        "INSERT INTO points (time_point, first, opened_ts, closed_ts, cut, epochs, status)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?)",
+        (
+            point.time_point,
+            point.time_point if point.first is None else point.first,
+            point.opened_ts,
+            point.closed_ts,
+            _cut_text(point.cut),
+            _cut_text(point.epochs),
+            point.status,
+        ),
     )
     store_charges(connection, point.charges)
     connection.executemany(
@@ -127,11 +136,11 @@ def _message_row(time_point: int, message: Message) -> tuple[Any, ...]:
     )
 
 
-def _cut_text(cut: Cut | None) -> str | None:
+def _cut_text(cut: Mapping[TopicPartition, int] | None) -> str | None:
     return None if cut is None else json.dumps(cut_fields(cut), separators=(",", ":"))
 
 
-def cut_fields(cut: Cut) -> dict[str, dict[str, int]]:
+def cut_fields(cut: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
     topics: dict[str, dict[str, int]] = {}
     for (topic, partition), offset in cut.items():
         topics.setdefault(topic, {})[str(partition)] = offset

@@ -39,7 +39,7 @@ def verify(path: str | Path) -> list[str]:
 
 
 def _access(path: Path) -> list[str]:
-    files = [path.with_name(path.name + suffix) for suffix in ("", "-wal", "-shm", ".lock")]
+    files = [path.with_name(path.name + suffix) for suffix in ("", "-wal", "-shm", ".lock", ".reading")]
     shared = [file.name for file in files if file.exists() and file.stat().st_mode & 0o77]
     return [f"{name} is open to others; chmod 600 it" for name in shared]
 
@@ -85,7 +85,7 @@ def _points(journal: JournalReader) -> list[str]:
     problems = []
     expected = 1
     for point in journal.points():
-        if point.time_point != expected:
+        if point.first != expected:
             problems.append(f"time point {expected} is missing")
         expected = point.time_point + 1
     return problems

@@ -90,11 +90,15 @@ class Board:
         histogram = self._histograms.get(str(header["histogram"]))
         if histogram is None:
             return None
-        last = histogram.points[-1]["time_point"] if histogram.points else 0
-        if header["time_point"] > last:
-            histogram.points.append(
+        points, time_point = histogram.points, int(header["time_point"])
+        if not points or time_point > points[-1]["time_point"]:
+            oldest = time_point - MOST_POINTS + 1
+            while points and points[0]["time_point"] < oldest:
+                points.popleft()
+            points.append(
                 {
-                    "time_point": header["time_point"],
+                    "time_point": time_point,
+                    "first": max(oldest, int(header.get("first_missed", time_point))),
                     "closed": header["closed"],
                     "kind": message.kind,
                     "reason": header["reason"],

@@ -64,8 +64,9 @@ METRICS: tuple[Metric, ...] = (
         "streamdp_stream_info",
         "gauge",
         "",
-        "Always 1; the stream's guarantee, `horizon` or `window`.",
+        "Always 1; the stream's guarantee, `horizon` or `window`, and the same in words.",
         "guarantee",
+        "promise",
     ),
     _public("streamdp_ready", "gauge", "", "1 while `/ready` says yes, else 0."),
     _public(
@@ -201,6 +202,12 @@ METRICS: tuple[Metric, ...] = (
         "partition",
     ),
     _operator(
+        "streamdp_input_truncations_total",
+        "counter",
+        "",
+        "How often a partition of the input lost messages that were read before: an unclean leader election.",
+    ),
+    _operator(
         "streamdp_input_uncommitted_records",
         "gauge",
         "records",
@@ -220,6 +227,12 @@ METRICS: tuple[Metric, ...] = (
     ),
     _operator("streamdp_journal_commit_seconds", "histogram", "seconds", "Committing a time point to the journal."),
     _operator("streamdp_journal_bytes", "gauge", "bytes", "Size of the journal and its write-ahead file."),
+    _operator(
+        "streamdp_backup_timestamp_seconds",
+        "gauge",
+        "seconds",
+        "When the newest verified backup of the journal was made (`streamdp journal backup`); 0 when none was.",
+    ),
     _operator("streamdp_checkpoint_seconds", "histogram", "seconds", "Writing a checkpoint of the population."),
     _operator(
         "streamdp_requests_dropped_total",

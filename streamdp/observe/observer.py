@@ -41,6 +41,9 @@ class Observer:
     def lagging(self, cut: Mapping[TopicPartition, int], positions: Mapping[TopicPartition, int]) -> None:
         """A point closed with this cut while reading had come so far."""
 
+    def truncated(self, partitions: Iterable[TopicPartition]) -> None:
+        """These partitions of the input lost messages at their end that were read before."""
+
     def decided(self, time_point: int, actions: Iterable[Action]) -> None:
         """Decisions were committed. Nobody may learn of them before they are published."""
 

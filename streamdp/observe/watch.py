@@ -19,13 +19,14 @@ from prometheus_client import ProcessCollector
 from streamdp import __version__, messages
 from streamdp.client import Release, latest
 from streamdp.config import StreamConfig
+from streamdp.config.report import promise
 from streamdp.config.transports import open_input, open_output
 from streamdp.engine import Action, Plan, StartJob, Topics
 from streamdp.engine.job import Job
 from streamdp.ingest import Decoded
 from streamdp.ingest.decoded import Reason
 from streamdp.jobs.catalogue import KINDS
-from streamdp.journal import Journal, StoredMessage
+from streamdp.journal import Journal, StoredMessage, last_backup
 from streamdp.observe.board import MOST_JOBS, MOST_POINTS, Board
 from streamdp.observe.health import Health
 from streamdp.observe.metrics import Metrics
@@ -95,7 +96,9 @@ class Watch(Observer):
         self._ledger, self._plans = journal.ledger, plans
         self._operator["streamdp_population_users"].set_function(lambda: population.users)
         self._operator["streamdp_population_bytes"].set_function(lambda: population.nbytes)
-        self._operator["streamdp_journal_bytes"].set_function(lambda: _size(self._config.journal_path))
+        path, journal_id = self._config.journal_path, journal.identity.journal_id
+        self._operator["streamdp_journal_bytes"].set_function(lambda: _size(path))
+        self._operator["streamdp_backup_timestamp_seconds"].set_function(lambda: last_backup(path, journal_id))
         self._recall(target, journal)
         source, output = open_input(self._config), open_output(self._config)
         self._transports = [source, output]
@@ -129,6 +132,9 @@ class Watch(Observer):
             behind = max(0, end - positions.get(partition, 0))
             self._operator["streamdp_input_lag_records"].labels(partition.topic, str(partition.partition)).set(behind)
 
+    def truncated(self, partitions: Iterable[TopicPartition]) -> None:
+        self._operator["streamdp_input_truncations_total"].inc(len(list(partitions)))
+
     def decided(self, time_point: int, actions: Iterable[Action]) -> None:
         jobs = tuple(action.job for action in actions if isinstance(action, StartJob))
         self._standings.append(self._standing(time_point, jobs))
@@ -140,14 +146,10 @@ class Watch(Observer):
         stored = [self._queued.pop(sequence) for sequence in sequences if sequence in self._queued]
         if not stored:
             return
-        missed = 0
         for each in stored:
             message = each.message
             if message.topic in (self._topics.releases, self._topics.head, self._topics.results):
-                decoded = messages.decode(message.value or b"")
-                self._show(decoded)
-                missed += decoded.header.get("reason") == "missed" and decoded.kind == "repeat"
-        self._public["streamdp_time_points_missed_total"].inc(missed // max(1, len(self._plans)))
+                self._show(messages.decode(message.value or b""))
         last = max(each.time_point for each in stored)
         self._stand_up_to(last)
 
@@ -197,7 +199,8 @@ class Watch(Observer):
         """Public parameters, and a zero for every series that can be named in advance."""
         config, public = self._config, self._public
         public["streamdp_build_info"].labels(__version__).set(1)
-        public["streamdp_stream_info"].labels("window" if config.horizon is None else "horizon").set(1)
+        guarantee = "window" if config.horizon is None else "horizon"
+        public["streamdp_stream_info"].labels(guarantee, promise(config)).set(1)
         public["streamdp_ready"].set_function(lambda: int(self._health.ready))
         public["streamdp_clock_held"].set_function(lambda: int(self._health.clock_held))
         public["streamdp_time_point_length_seconds"].set(config.time.length_ms / 1_000)
@@ -244,8 +247,7 @@ class Watch(Observer):
                     self._show_head(decoded.header)
                 elif decoded.kind == "release":
                     self._show_release(decoded.header)
-        waiting, last = journal.unpublished_points(), journal.last_time_point
-        published = waiting[0] - 1 if waiting else last
+        published, last = journal.published_until(), journal.last_time_point
         jobs = journal.jobs_under_way()
         before = tuple(job for job in jobs if (job.time_point or 0) <= published)
         # Without the controllers: the journal has them as they are now only.
@@ -266,9 +268,10 @@ class Watch(Observer):
                 public["streamdp_forecasts_total"].labels(header["histogram"]).inc()
                 self._show_counts(release)
             case "repeat":
-                public["streamdp_repeats_total"].labels(header["histogram"], header["reason"]).inc()
+                public["streamdp_repeats_total"].labels(header["histogram"], header["reason"]).inc(decoded.missed or 1)
             case "head":
-                public["streamdp_time_points_total"].inc()
+                public["streamdp_time_points_total"].inc(decoded.missed or 1)
+                public["streamdp_time_points_missed_total"].inc(decoded.missed)
                 self._show_head(header)
                 delay = max(0.0, time.time() - header["closed"] / 1_000)
                 self._operator["streamdp_publication_delay_seconds"].observe(delay)

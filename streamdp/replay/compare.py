@@ -85,8 +85,8 @@ class _Run:
         self.l1: list[int] = []
         self.released: list[bool] = []
 
-    def step(self, truth: Counts, answers: Counts, records: int, missed: bool) -> None:
-        decision = self._strategy.skip() if missed else self._strategy.step(truth)
+    def step(self, truth: Counts, answers: Counts, records: int, missed: int) -> None:
+        decision = self._strategy.skip(missed) if missed else self._strategy.step(truth)
         if (decision.fresh or decision.foreseen) and decision.counts is not None:
             self._answered = self._queries.answers(decision.counts)
         self._spend(decision.time_point, sum((cost.epsilon for cost in decision.costs), Fraction(0)))
@@ -134,7 +134,7 @@ def compare(
         points += 1
         if on_point is not None:
             on_point(event.time_point)
-        if points == config.horizon:
+        if event.time_point == config.horizon:
             break
     standings = [standing for one in fields for standing in one.standings()]
     return Comparison(config.name, trace.name, runs, seed, points, standings)
@@ -153,7 +153,7 @@ class _Field:
             for candidate in chosen
         ]
 
-    def step(self, truth: Counts, missed: bool) -> None:
+    def step(self, truth: Counts, missed: int) -> None:
         answers, records = self._queries.answers(truth), int(truth.sum())
         for _, runs in self._runs:
             for run in runs:

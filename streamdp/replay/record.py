@@ -17,6 +17,7 @@ from streamdp.replay.trace import Header, Mark, longest_message
 from streamdp.replay.writer import TraceWriter
 from streamdp.transport.base import Reader, TopicPartition, Transport
 from streamdp.transport.batch import RecordBatch
+from streamdp.transport.guard import Guard, Skips
 
 _WAIT_SECONDS = 0.2
 
@@ -26,7 +27,8 @@ Cut = Mapping[TopicPartition, int]
 class Recorder:
     """Copies messages into a trace, `most` at most, until it is stopped: between two writes, so that none is torn.
 
-    A message longer than `longest_message` becomes an empty one in its place: a dead letter too, when it is replayed.
+    A message longer than `longest_message`, or one that the journal skips, becomes an empty one in its place: a dead
+    letter too, when it is replayed.
     """
 
     def __init__(
@@ -38,6 +40,7 @@ class Recorder:
     ) -> None:
         self._writer, self._most, self._on_write = writer, most, on_write
         self.max_message_bytes = longest_message(max_record_bytes)
+        self.skips = Skips()
         self.messages = 0
         self._is_stopped = False
 
@@ -58,6 +61,8 @@ class Recorder:
 
     def _shortened(self, batch: RecordBatch) -> RecordBatch:
         long = batch.keys.lengths() + batch.values.lengths() > self.max_message_bytes
+        if (skipped := self.skips.rows(batch)) is not None:
+            long |= skipped
         return replace(batch, keys=batch.keys.emptied(long), values=batch.values.emptied(long)) if long.any() else batch
 
     def mark(self, mark: Mark) -> None:
@@ -109,7 +114,9 @@ def record_journal(
     """
     opening = journal.opening()
     assert opening is not None  # the caller has looked
-    with closing(transport.reader(dict(opening.start), recorder.max_message_bytes)) as reader:
+    guard = Guard(Skips(journal.skips()))
+    recorder.skips = guard.skips
+    with closing(transport.reader(dict(opening.start), recorder.max_message_bytes, guard)) as reader:
         recorder.drain(reader, opening.backlog)
         recorder.mark(Mark(0, 1, opens=True))
         for time_point, cut in _points(journal, follow, recorder):
@@ -124,11 +131,11 @@ def record_journal(
 
 
 def _points(journal: JournalReader, follow: bool, recorder: Recorder) -> Iterator[tuple[int, Cut | None]]:
-    last, ended = 0, False
+    last, terms = 0, journal.terms
     while True:
         for point in journal.points(since=last):
-            last, ended = point.time_point, point.status == "ended"
+            last = point.time_point
             yield point.time_point, point.cut
-        if not follow or ended or recorder.full:
+        if not follow or (terms.is_finite and last >= terms.points) or recorder.full:
             return
         time.sleep(_WAIT_SECONDS)

@@ -1,7 +1,8 @@
 """What a replay found out. Holds unreleased truth: as private as the trace.
 
 `ReplayResult.to_json()` is what `streamdp replay --json` prints and what a report draws. Lists in a `HistogramResult`
-have one entry for each closed time point, in order, beside `ReplayResult.time_points`.
+have one entry for each closed time point, in order, beside `ReplayResult.time_points`. A run of missed points is one
+entry, with the last of them.
 """
 
 from __future__ import annotations

@@ -29,7 +29,9 @@ from streamdp.transport.batch import RecordBatch
 MOST_POINTS_AHEAD = 10_000
 """Without marks, a record of a point further ahead than this is a dead letter; a mark of one is broken."""
 MOST_POINTS = 1_000_000
-"""A replay keeps figures of every point; a year of minutes has half as many."""
+"""A replay keeps figures of every point, a run of missed ones being one; a year of minutes has half as many."""
+LAST_MISSED = 2_000_000_000
+"""A run of missed points ends with this one at the latest: a population numbers points with 31 bits."""
 _RECORDS_TO_JUDGE = 1_000
 _DOES_NOT_FIT = frozenset(
     {
@@ -53,6 +55,7 @@ class Timeline:
         self._trace, self._pipeline = trace, pipeline
         self._time = pipeline.config.time
         self._open = pipeline.engine.last_point + 1
+        self._events = 0
         self._schedule: Schedule | None = None
         self._first_misfit: int | None = None
         self._fits = False
@@ -98,15 +101,18 @@ class Timeline:
                     raise BrokenTrace(
                         self._trace.name, item.line, f"point {item.time_point} closes twice", "marks ascend"
                     )
-                if item.time_point > self._open + MOST_POINTS_AHEAD:
+                if item.time_point > (LAST_MISSED if item.missed else self._open + MOST_POINTS_AHEAD):
                     raise BrokenTrace(
                         self._trace.name,
                         item.line,
                         f"point {item.time_point} closes while point {self._open} is open",
-                        f"a mark is at most {MOST_POINTS_AHEAD:,} points ahead",
+                        f"a mark is at most {MOST_POINTS_AHEAD:,} points ahead, of missed points at {LAST_MISSED:,}",
                     )
-                while self._open <= item.time_point:
-                    yield self._over(item.missed)
+                if item.missed:
+                    last = min(item.time_point, self._pipeline.engine.horizon or item.time_point)
+                    yield self._over(missed=last - self._open + 1)
+                while self._open <= item.time_point and not item.missed:
+                    yield self._over()
 
     def _by_event(self) -> Iterator[PointClosed]:
         began = False
@@ -156,12 +162,13 @@ class Timeline:
         self._schedule = Schedule.starting(ts, self._time.length_ms, self._time.origin_ms)
         return self._schedule
 
-    def _over(self, missed: bool = False) -> PointClosed:
-        if self._open > MOST_POINTS:
+    def _over(self, missed: int = 0) -> PointClosed:
+        self._events += 1
+        if self._events > MOST_POINTS:
             raise TraceTooLong(f"{self._trace.name}: more than {MOST_POINTS:,} time points, the most a replay has")
         schedule = self._schedule or self._starting(self._time.origin_ms)
-        point, self._open = self._open, self._open + 1
-        return PointClosed(point, schedule.opens(point), schedule.closes(point), missed)
+        first, self._open = self._open, self._open + max(missed, 1)
+        return PointClosed(self._open - 1, schedule.opens(first), schedule.closes(self._open - 1), missed)
 
     def _decode(self, batch: RecordBatch, lines: Integers, latest_ts: int | None) -> Decoded:
         decoded = self._pipeline.decode(batch, latest_ts)

@@ -88,7 +88,7 @@ class Mark:
     time_point: int
     opens: bool = False
     missed: bool = False
-    """Nobody watched the point."""
+    """Nobody watched the point, nor those between it and the mark before."""
 
     def to_json(self) -> bytes:
         what: dict[str, Any] = {"open" if self.opens else "close": self.time_point}

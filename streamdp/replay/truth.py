@@ -26,13 +26,13 @@ _COUNTS, _MISSED = "counts.npy", "missed.npy"
 
 @dataclass(frozen=True, eq=False)
 class Truth:
-    """One histogram at every point."""
+    """One histogram at every point; a run of missed ones is one."""
 
     counts: NDArray[np.int64]
     """Points by cells, flat."""
     shape: tuple[int, ...]
-    missed: NDArray[np.bool_]
-    """Points that nobody asked; strategies skip them."""
+    missed: NDArray[np.int64]
+    """How many points nobody asked, up to this one, so that strategies skip them; 0 where they are asked."""
     queries: int = QUERIES
 
     @property
@@ -83,7 +83,7 @@ def truths(
     player = Player(config, trace)
     views = [view for view in player.pipeline.views if histograms is None or view.name in histograms]
     counts: dict[str, list[Counts]] = {view.name: [] for view in views}
-    missed: list[bool] = []
+    missed: list[int] = []
     for event in player.timeline.points():
         player.pipeline.expire(event.time_point)
         for view in views:
@@ -91,13 +91,13 @@ def truths(
         missed.append(event.missed)
         if on_point is not None:
             on_point(event.time_point)
-        if len(missed) in (config.horizon, most_points):
+        if event.time_point == config.horizon or len(missed) == most_points:
             break
     return {
         view.name: Truth(
             np.array(counts[view.name], np.int64).reshape(len(missed), view.cells),
             view.shape,
-            np.array(missed, bool),
+            np.array(missed, np.int64),
             queries,
         )
         for view in views

@@ -102,7 +102,7 @@ class Strategy(Protocol):
 
     def step(self, counts: Counts) -> Decision: ...
 
-    def skip(self) -> Decision: ...
+    def skip(self, points: int = 1) -> Decision: ...
 
     def state(self) -> dict[str, Any]: ...
 
@@ -217,13 +217,13 @@ class StreamStrategy(ABC):
         integers = counts.astype(np.int64, copy=False)
         return self._carry_out(self._decide(integers), integers)
 
-    def skip(self) -> Decision:
-        """Pass a time point without looking at data or drawing anything; it spends nothing.
+    def skip(self, points: int = 1) -> Decision:
+        """Pass so many time points without looking at data or drawing anything; it spends nothing.
 
-        For a point that nobody asked. One whose outcome is lost may have spent: its strategy ends with it, and a new
-        one starts when no window holds both.
+        The same as skipping them one by one, in the time that one takes. For points that nobody asked. One whose
+        outcome is lost may have spent: its strategy ends with it, and a new one starts when no window holds both.
         """
-        self._advance()
+        self._advance(at_least(1, "points", points))
         return self._carry_out(Verdict("skipped"))
 
     def state(self) -> dict[str, Any]:
@@ -284,10 +284,10 @@ class StreamStrategy(ABC):
     def _resume(self, state: Mapping[str, Any]) -> None:  # noqa: B027 - some strategies keep nothing of their own
         """The inverse of `_progress`."""
 
-    def _advance(self) -> None:
-        if self.ended:
+    def _advance(self, points: int = 1) -> None:
+        if self.horizon is not None and self.time_point + points > self.horizon:
             raise StreamdpError(f"the horizon of {self.horizon} time points is over; nothing more may be asked")
-        self.time_point += 1
+        self.time_point += points
 
     def _carry_out(self, verdict: Verdict, counts: Counts | None = None) -> Decision:
         costs = verdict.costs

@@ -9,13 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 from streamdp.errors import StreamdpError
 from streamdp.transport.batch import Headers, RecordBatch
 
+if TYPE_CHECKING:
+    from streamdp.transport.guard import Guard
+
 POLL_BYTES = 8 << 20
 """How much one poll returns at most, about: bounds memory, and is large enough that the cost per poll disappears."""
+
+UNKNOWN_EPOCH = -1
+"""Of a history that nothing is known of. It ends where the log does."""
 
 MAX_RECORD_BYTES = 64 << 20
 """The longest key and value a reader hands out unless asked for another bound."""
@@ -30,6 +36,17 @@ class Unreachable(TransportError):
 
     After an `append` the outcome is unknown, and the writer is of no more use.
     """
+
+
+class Truncated(Unreachable):
+    """A partition lost its end, and with it records that a reader had passed. The reader has gone back already.
+
+    `ends` says where each was cut: what lies there and beyond now are other records.
+    """
+
+    def __init__(self, ends: Mapping[TopicPartition, int]) -> None:
+        super().__init__("a topic lost messages at its end that were read before: try again, from where it was cut")
+        self.ends = dict(ends)
 
 
 class UnknownTopic(TransportError):
@@ -97,12 +114,16 @@ class Reader(Protocol):
         it, where nothing but control records lies between): how a reader drains to a cut and buffers nothing more.
 
         Returns at most about `max_bytes`, but always makes progress on a record larger than that. Raises `OffsetGone`
-        when a position lies outside its partition.
+        when a position lies outside its partition, and `Truncated`, once, when the partition lost what was read.
         """
         ...
 
     def positions(self) -> dict[TopicPartition, int]:
         """For every assigned partition, the offset after everything returned (or skipped) so far."""
+        ...
+
+    def epochs(self) -> dict[TopicPartition, int]:
+        """Of partitions that may lose their end: which history the positions belong to, for `Transport.ends_of`."""
         ...
 
     def seek(self, partition: TopicPartition, offset: int) -> None: ...
@@ -156,6 +177,11 @@ class Transport(Protocol):
         """
         ...
 
+    def ends_of(self, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Where the histories that a reader named (`Reader.epochs`) end in the log as it is now: a position beyond that
+        is of records that were lost, and others may lie there. Nothing of partitions that never lose their end."""
+        ...
+
     def deletes_kept_ms(self, topics: Iterable[str]) -> int | None:
         """How long a null value can be read at least before compaction may drop it; None where none ever is."""
         ...
@@ -164,9 +190,19 @@ class Transport(Protocol):
         """Create what is missing; refuse a topic that exists with other partitions or another cleanup policy."""
         ...
 
-    def reader(self, positions: Mapping[TopicPartition, int], max_record_bytes: int = MAX_RECORD_BYTES) -> Reader:
+    def reader(
+        self,
+        positions: Mapping[TopicPartition, int],
+        max_record_bytes: int = MAX_RECORD_BYTES,
+        guard: Guard | None = None,
+        epochs: Mapping[TopicPartition, int] | None = None,
+    ) -> Reader:
         """A record whose key and value are longer, or that has more than 1 MiB of headers besides, may come without
-        all three: an empty row that `RecordBatch.oversize` marks."""
+        all three: an empty row that `RecordBatch.oversize` marks. `epochs` is what an earlier reader said of these
+        positions.
+
+        What is stored together and skipped as a whole (`guard.skips`) is not read: one empty row stands for it.
+        """
         ...
 
     def writer(self, identity: str) -> Writer:

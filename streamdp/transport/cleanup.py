@@ -2,7 +2,7 @@
 
 Both run under the partition's lock when a segment is rolled, so a topic's size is bounded by its policy and by one
 active segment. The active segment is never touched. Readers that have a replaced or deleted file open finish it
-undisturbed.
+undisturbed. Records of given keys are erased when somebody asks.
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ import contextlib
 import itertools
 import os
 import time
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 
 import numpy as np
 
 from streamdp.transport.batch import RecordBatch
 from streamdp.transport.files import create_file, sync_directory
-from streamdp.transport.partition import Partition
+from streamdp.transport.partition import End, Partition
 from streamdp.transport.segment import (
     SEGMENT_HEADER,
     Columns,
@@ -61,21 +62,37 @@ def compact(partition: Partition) -> None:
             newest.update(
                 (key, o) for key, o in zip(batch.keys, batch.offsets.tolist(), strict=True) if key is not None
             )
+
+    def is_newest(batch: RecordBatch) -> Iterable[bool]:
+        offsets = batch.offsets.tolist()
+        return (key is None or newest[key] == offset for key, offset in zip(batch.keys, offsets, strict=True))
+
+    _keep_only(partition, is_newest)
+
+
+def erase(partition: Partition, end: End, keys: Collection[bytes]) -> int:
+    """Rewrite every segment without the records of these keys; offsets stay as they were. Returns how many went."""
+    if end.position > SEGMENT_HEADER.size:
+        partition.roll(end)  # The active segment is never rewritten.
+    return _keep_only(partition, lambda batch: (key not in keys for key in batch.keys))
+
+
+def _keep_only(partition: Partition, kept: Callable[[RecordBatch], Iterable[bool]]) -> int:
+    """Rewrite the closed segments that hold anything else. Returns how many records went."""
+    segments, dropped = partition.segments(), 0
     for segment in segments[:-1]:
-        frames, dropped = [], False
+        frames, dropped_here = [], 0
         for batch in _batches(partition, segment):
-            keep = np.fromiter(
-                (key is None or newest[key] == o for key, o in zip(batch.keys, batch.offsets.tolist(), strict=True)),
-                np.bool_,
-                len(batch),
-            )
-            dropped |= not keep.all()
+            keep = np.fromiter(kept(batch), np.bool_, len(batch))
+            dropped_here += len(batch) - int(keep.sum())
             if keep.any():
                 frames.append(_encode(batch.take(keep)))
-        if dropped:
+        if dropped_here:
             _replace(partition, segment, frames, removable=segment != segments[0])
+        dropped += dropped_here
     if partition.durable:
         sync_directory(partition.directory)
+    return dropped
 
 
 def _batches(partition: Partition, segment: int) -> list[RecordBatch]:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 
 from streamdp.transport.base import POLL_BYTES, OffsetGone, TopicPartition
 from streamdp.transport.batch import RecordBatch
+from streamdp.transport.guard import Guard, unread
 from streamdp.transport.partition import End, Partition
 from streamdp.transport.segment import (
     EXPLICIT_OFFSETS,
@@ -30,8 +31,9 @@ POLL_PAUSE_SECONDS = 0.02
 class Cursor:
     """A place in one partition: the next offset, and once known its segment file and byte position."""
 
-    def __init__(self, partition: Partition, offset: int) -> None:
+    def __init__(self, partition: Partition, offset: int, guard: Guard) -> None:
         self.partition = partition
+        self._guard = guard
         self.offset = offset
         self._segment: int | None = None
         self._descriptor = -1
@@ -121,6 +123,12 @@ class Cursor:
     def _records(self, max_bytes: int, limit: int) -> RecordBatch:
         path = self.partition.path(self._segment or 0)
         first = self._header(os.pread(self._descriptor, FRAME_HEADER_BYTES, self._byte), 0, self._byte)
+        if self._is_skipped(first):
+            skipped = unread(self.partition.name, max(first.base_offset, self.offset), 0)
+            self._byte += first.size
+            self.offset = first.next_offset
+            return skipped
+        self._guard.reading(self.partition.name, first.base_offset, first.next_offset - 1)
         length = min(max(first.size, max_bytes), limit - self._byte)
         buffer = memoryview(os.pread(self._descriptor, length, self._byte))
         frames: list[Frame] = []
@@ -128,7 +136,7 @@ class Cursor:
         while position + FRAME_HEADER_BYTES <= len(buffer):
             header = self._header(buffer, position, self._byte + position)
             size = header.size
-            if frames and position + size > len(buffer):
+            if frames and (position + size > len(buffer) or self._is_skipped(header)):
                 break
             expected = frames[-1].header.next_offset if frames else self.offset
             if header.base_offset > expected and not header.flags & EXPLICIT_OFFSETS:
@@ -138,12 +146,18 @@ class Cursor:
                 raise corrupted(path, self._byte + position, "the frame fails its checksum")
             frames.append(frame)
             position += size
+        self._guard.reading(self.partition.name, first.base_offset, frames[-1].header.next_offset - 1)
         batch = decode_frames(frames, *self.partition.name)
+        self._guard.read()
         if frames[0].header.base_offset < self.offset:
             batch = batch.split_at(self.offset)[1]
         self._byte += position
         self.offset = frames[-1].header.next_offset
         return batch
+
+    def _is_skipped(self, header: FrameHeader) -> bool:
+        first = max(header.base_offset, self.offset)
+        return self._guard.skips.cover(self.partition.name, first, header.next_offset - 1)
 
     def _header(self, buffer: bytes | memoryview, position: int, place: int) -> FrameHeader:
         header = parse_frame_header(buffer, position)
@@ -159,8 +173,9 @@ class Cursor:
 class FileReader:
     """Implements `Reader`."""
 
-    def __init__(self, open_partition: Callable[[TopicPartition], Partition]) -> None:
+    def __init__(self, open_partition: Callable[[TopicPartition], Partition], guard: Guard) -> None:
         self._open_partition = open_partition
+        self._guard = guard
         self._cursors: dict[TopicPartition, Cursor] = {}
         self._turn = 0
 
@@ -195,13 +210,16 @@ class FileReader:
     def positions(self) -> dict[TopicPartition, int]:
         return {name: cursor.offset for name, cursor in self._cursors.items()}
 
+    def epochs(self) -> dict[TopicPartition, int]:
+        return {}
+
     def seek(self, partition: TopicPartition, offset: int) -> None:
         self._cursors[partition].seek(offset)
 
     def assign_more(self, positions: Mapping[TopicPartition, int]) -> None:
         for name, offset in positions.items():
             if name not in self._cursors:
-                self._cursors[name] = Cursor(self._open_partition(name), offset)
+                self._cursors[name] = Cursor(self._open_partition(name), offset, self._guard)
 
     def close(self) -> None:
         for cursor in self._cursors.values():

@@ -17,7 +17,7 @@ import os
 import re
 import shutil
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ from streamdp.transport.base import MAX_RECORD_BYTES, TopicPartition, TopicSpec,
 from streamdp.transport.file_reader import FileReader
 from streamdp.transport.file_writer import FileWriter, IdentityLock
 from streamdp.transport.files import create_file, lock, make_directory, sync_directory, translate
+from streamdp.transport.guard import Guard
 from streamdp.transport.partition import Partition, create_partition
 from streamdp.transport.transaction import Transactions
 
@@ -188,9 +189,18 @@ class FileLog:
     def high_watermarks(self, topics: Iterable[str]) -> dict[TopicPartition, int]:
         return self.end_offsets(topics)  # An append holds its partitions until it is over: nothing lies behind it.
 
-    def reader(self, positions: Mapping[TopicPartition, int], max_record_bytes: int = MAX_RECORD_BYTES) -> FileReader:
+    def ends_of(self, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        return {}
+
+    def reader(
+        self,
+        positions: Mapping[TopicPartition, int],
+        max_record_bytes: int = MAX_RECORD_BYTES,
+        guard: Guard | None = None,
+        epochs: Mapping[TopicPartition, int] | None = None,
+    ) -> FileReader:
         """The bound changes nothing: the log is not compressed, and what is on its disk was written as it is."""
-        reader = FileReader(self._open_partition)
+        reader = FileReader(self._open_partition, guard or Guard())
         reader.assign_more(positions)
         return reader
 
@@ -215,6 +225,14 @@ class FileLog:
         for name in self._all_partitions([topic]):
             with self._partition(name).locked(), _failures_named(self.root):
                 cleanup.compact(self._partition(name))
+
+    def erase(self, topic: str, keys: Collection[bytes]) -> int:
+        """Take every record of these keys out of the topic's files, deletes included. Returns how many there were."""
+        erased = 0
+        for name in self._all_partitions([topic]):
+            with self._partition(name).locked() as end, _failures_named(self.root):
+                erased += cleanup.erase(self._partition(name), end, keys)
+        return erased
 
     def _clean_up(self, partition: Partition) -> None:
         spec = self.describe(partition.name.topic).spec

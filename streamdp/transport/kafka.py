@@ -24,26 +24,30 @@ from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.net.compat import KafkaNetClient
 from kafka.net.inet import KafkaNetSocket
 from kafka.net.transport import KafkaSSLTransport
-from kafka.protocol.consumer import IsolationLevel, OffsetSpec
+from kafka.protocol.consumer import IsolationLevel, OffsetForLeaderEpochRequest, OffsetSpec
 
 from streamdp.errors import ConfigurationError, StreamdpError
 from streamdp.transport.base import (
     MAX_RECORD_BYTES,
     POLL_BYTES,
+    UNKNOWN_EPOCH,
     Message,
     TopicPartition,
     TopicSpec,
     TransportError,
+    Truncated,
     UnknownTopic,
     Unreachable,
 )
 from streamdp.transport.batch import RecordBatch
-from streamdp.transport.kafka_codecs import decompressed
+from streamdp.transport.guard import Guard
+from streamdp.transport.kafka_batches import Aborted, Buffered, Fetched, read_fetched
 from streamdp.transport.kafka_errors import TRANSACTION_TIMEOUT_MS, Meaning, explain, meaning_of, translated
 from streamdp.transport.kafka_keys import KafkaSettings
-from streamdp.transport.kafka_records import Aborted, Buffered, Fetched, read_fetched
 
 Answer = TypeVar("Answer")
+
+_EpochPartition = OffsetForLeaderEpochRequest.OffsetForLeaderTopic.OffsetForLeaderPartition
 
 CONNECT_ATTEMPT_MS = 1_500
 """kafka-python keeps a refused login to itself and tries again; it gets this long before the cause is looked at."""
@@ -114,6 +118,14 @@ class KafkaTransport:
     def high_watermarks(self, topics: Iterable[str]) -> dict[TopicPartition, int]:
         return self._offsets(topics, OffsetSpec.LATEST, IsolationLevel.READ_UNCOMMITTED)
 
+    def ends_of(self, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        ends = self.list_offsets(epochs, OffsetSpec.LATEST, IsolationLevel.READ_UNCOMMITTED)
+        known = {ClientPartition(*name): epoch for name, epoch in epochs.items() if epoch != UNKNOWN_EPOCH}
+        if known:
+            found = self._ask(lambda: self._admin._manager.run(_epoch_ends, self._admin, known))
+            ends |= {TopicPartition(*name): min(end, ends[name]) for name, end in found.items()}
+        return ends
+
     def deletes_kept_ms(self, topics: Iterable[str]) -> int | None:
         policies = self._policies(topics, ["cleanup.policy", "delete.retention.ms"])
         compacted = [policy for policy in policies.values() if "compact" in policy["cleanup.policy"]]
@@ -126,10 +138,16 @@ class KafkaTransport:
             except UnknownTopic:
                 self._create(spec)
 
-    def reader(self, positions: Mapping[TopicPartition, int], max_record_bytes: int = MAX_RECORD_BYTES) -> KafkaReader:
+    def reader(
+        self,
+        positions: Mapping[TopicPartition, int],
+        max_record_bytes: int = MAX_RECORD_BYTES,
+        guard: Guard | None = None,
+        epochs: Mapping[TopicPartition, int] | None = None,
+    ) -> KafkaReader:
         self._describe({name.topic for name in positions})
         with translated(self._settings):
-            return KafkaReader(self._settings, positions, max_record_bytes)
+            return KafkaReader(self._settings, positions, max_record_bytes, guard or Guard(), epochs)
 
     def writer(self, identity: str) -> KafkaWriter:
         with translated(self._settings):
@@ -231,9 +249,19 @@ class KafkaReader:
     Holds, besides what it returns, at most one fetch of each partition as it came, and a piece of it decompressed.
     """
 
-    def __init__(self, settings: KafkaSettings, positions: Mapping[TopicPartition, int], max_record_bytes: int) -> None:
+    def __init__(
+        self,
+        settings: KafkaSettings,
+        positions: Mapping[TopicPartition, int],
+        max_record_bytes: int,
+        guard: Guard,
+        epochs: Mapping[TopicPartition, int] | None = None,
+    ) -> None:
         self._settings = settings
+        self._guard = guard
         self._partitions: dict[TopicPartition, Buffered] = {}
+        self._epochs: dict[TopicPartition, int] = {}
+        self._truncated: dict[TopicPartition, int] = {}
         self._turn = 0
         self._consumer = KafkaConsumer(
             **settings.of("consumer"),
@@ -245,8 +273,9 @@ class KafkaReader:
             metrics_enabled=False,
             kafka_client=_make_client,
         )
-        self._consumer._fetcher.PartitionRecords = partial(_FetchedColumns, max_record_bytes)
+        self._consumer._fetcher.PartitionRecords = partial(_FetchedColumns, max_record_bytes, guard)
         self.assign_more(positions)
+        self._epochs |= epochs or {}
 
     def poll(
         self, max_bytes: int = POLL_BYTES, timeout: float = 0.0, until: Mapping[TopicPartition, int] | None = None
@@ -257,6 +286,9 @@ class KafkaReader:
         left = max_bytes
         self._turn += 1
         while True:
+            if self._truncated and not found:
+                ends, self._truncated = self._truncated, {}
+                raise Truncated(ends)
             try:
                 with translated(self._settings):
                     for name in self._in_turn():
@@ -266,23 +298,30 @@ class KafkaReader:
                     if left <= 0 or not self._fetchable(limits):
                         break
                     wait = 0.0 if found else max(0.0, deadline - time.monotonic())
-                    answer = self._consumer.poll(timeout_ms=int(wait * 1000), max_records=1)
+                    answer = self._fetch(int(wait * 1000))
             except TransportError:
                 if found:  # The positions have moved past it. What is wrong shows again at the next poll.
                     break
                 raise
             for name, fetched in answer.items():
                 self._partitions[TopicPartition(*name)].put(fetched[0])
-            if not answer and (found or time.monotonic() >= deadline):
+                if fetched[0].leader_epoch != UNKNOWN_EPOCH:
+                    self._epochs[TopicPartition(*name)] = fetched[0].leader_epoch
+            if not answer and (found or (time.monotonic() >= deadline and not self._truncated)):
                 break
         return found
 
     def positions(self) -> dict[TopicPartition, int]:
         return {name: partition.position for name, partition in self._partitions.items()}
 
+    def epochs(self) -> dict[TopicPartition, int]:
+        """Kafka's leader epochs. Whatever the leader of a partition has below its end is one history."""
+        return dict(self._epochs)
+
     def seek(self, partition: TopicPartition, offset: int) -> None:
         self._consumer.seek(ClientPartition(*partition), offset)
-        self._partitions[partition] = Buffered(offset)
+        self._partitions[partition] = Buffered(offset, self._guard)
+        self._epochs[partition] = UNKNOWN_EPOCH
 
     def assign_more(self, positions: Mapping[TopicPartition, int]) -> None:
         fresh = {name: offset for name, offset in positions.items() if name not in self._partitions}
@@ -293,6 +332,28 @@ class KafkaReader:
 
     def close(self) -> None:
         self._consumer.close(autocommit=False)
+
+    def _fetch(self, timeout_ms: int) -> dict[ClientPartition, list[Fetched]]:
+        """What came. Where the log has lost its end, the client finds out when it meets the new leader."""
+        try:
+            found: dict[ClientPartition, list[Fetched]] = self._consumer.poll(timeout_ms=timeout_ms, max_records=1)
+            return found
+        except errors.LogTruncationError as error:
+            for name, cut in error.divergent_offsets.items():
+                # A leader that knows nothing of what was read: everything it has is to be read.
+                end = self._consumer.beginning_offsets([name])[name] if cut is None else cut.offset
+                self._go_back(TopicPartition(*name), end, UNKNOWN_EPOCH if cut is None else cut.leader_epoch)
+        except errors.OffsetOutOfRangeError as error:
+            [(name, position)] = error.args[0].items()
+            if position < self._consumer.beginning_offsets([name])[name]:
+                raise
+            self._go_back(TopicPartition(*name), self._consumer.end_offsets([name])[name], UNKNOWN_EPOCH)
+        return {}
+
+    def _go_back(self, name: TopicPartition, end: int, epoch: int) -> None:
+        self._truncated[name] = end
+        self.seek(name, min(end, self._partitions[name].position))
+        self._epochs[name] = epoch
 
     def _in_turn(self) -> list[TopicPartition]:
         """Every partition, another one first at each poll, so that none starves when polls are small."""
@@ -314,6 +375,23 @@ class KafkaReader:
         return bool(wanted) or not everything
 
 
+async def _epoch_ends(admin: KafkaAdminClient, epochs: Mapping[ClientPartition, int]) -> dict[ClientPartition, int]:
+    """Where each leader epoch, or the last before it that the leader knows, ends in the leader's log (KIP-320)."""
+    found: dict[ClientPartition, int] = {}
+    for leader, partitions in (await admin._async_get_leader_for_partitions(set(epochs))).items():
+        topics: dict[str, list[Any]] = {}
+        for name in partitions:
+            asked = _EpochPartition(partition=name.partition, current_leader_epoch=-1, leader_epoch=epochs[name])
+            topics.setdefault(name.topic, []).append(asked)
+        request = OffsetForLeaderEpochRequest(replica_id=-1, topics=list(topics.items()))
+        for topic in (await admin._manager.send(request, node_id=leader)).topics:
+            for part in topic.partitions:
+                if part.error_code:
+                    raise errors.for_code(part.error_code)
+                found[ClientPartition(topic.topic, part.partition)] = max(0, part.end_offset)  # -1: it knows none
+    return found
+
+
 class _FetchedColumns:
     """Stands in for the class that turns a fetch into records one by one inside kafka-python's consumer.
 
@@ -323,6 +401,7 @@ class _FetchedColumns:
     def __init__(
         self,
         max_record_bytes: int,
+        guard: Guard,
         fetch_offset: int,
         tp: ClientPartition,
         records: Any,
@@ -342,8 +421,8 @@ class _FetchedColumns:
             fetch_offset,
             records._buffer,
             aborted,
-            decompressed,
             max_record_bytes,
+            guard,
         )
         self._is_left: bool = self.bytes_read > 0
         self._on_drain = on_drain

@@ -18,9 +18,9 @@ import lz4.frame
 import snappy
 import zstandard
 
-from streamdp.transport.base import TransportError
-
 PIECE_BYTES = 1 << 20
+LZ4_PIECE_BYTES = 1 << 16
+"""Its library makes room for a whole piece however little there is."""
 SNAPPY_RATIO = 22
 """Three bytes of snappy stand for 64 at most."""
 ZSTD_WINDOW = 1 << 27
@@ -29,37 +29,36 @@ ZSTD_WINDOW = 1 << 27
 _XERIAL = b"\x82SNAPPY\x00"
 _XERIAL_HEADER_BYTES = 16
 _BLOCK_LENGTH = struct.Struct(">i")
-_SNAPPY = 2
-
-_OPEN: dict[int, Callable[[io.BytesIO], Any]] = {
-    1: lambda data: gzip.GzipFile(fileobj=data, mode="r"),
-    3: lz4.frame.LZ4FrameFile,
-    4: lambda data: zstandard.ZstdDecompressor(max_window_size=ZSTD_WINDOW).stream_reader(
-        data, read_across_frames=True
-    ),
-}
-# What the libraries raise for damaged data. Not MemoryError: that is ours, and nobody else's data.
-_DAMAGED = (OSError, EOFError, RuntimeError, ValueError, struct.error, zlib.error, zstandard.ZstdError)
 
 
-def decompressed(codec: int, data: memoryview) -> Iterator[bytes]:
-    """The pieces, none of them empty, of what the codec with this number in the format compressed."""
-    if codec != _SNAPPY and codec not in _OPEN:
-        raise TransportError("a record batch is compressed in a way that streamdp does not know")
-    try:
-        yield from _snappy(data) if codec == _SNAPPY else _pieces(_OPEN[codec](io.BytesIO(data)))
-    except _DAMAGED as error:
-        raise TransportError("a record batch does not decompress: the data of the broker is damaged") from error
-
-
-def _pieces(stream: Any) -> Iterator[bytes]:
+def _read(stream: Any) -> Iterator[bytes]:
     while piece := stream.read(PIECE_BYTES):
         yield piece
 
 
+def _gzip(data: memoryview) -> Iterator[bytes]:
+    return _read(gzip.GzipFile(fileobj=io.BytesIO(data), mode="r"))
+
+
+def _lz4(data: memoryview) -> Iterator[bytes]:
+    """One frame, as brokers read it, whatever follows."""
+    frame = lz4.frame.LZ4FrameDecompressor()
+    piece = frame.decompress(data, LZ4_PIECE_BYTES)
+    while piece:
+        yield piece
+        piece = b"" if frame.eof else frame.decompress(b"", LZ4_PIECE_BYTES)
+    if not frame.eof:
+        raise EOFError("a frame breaks off")
+
+
+def _zstd(data: memoryview) -> Iterator[bytes]:
+    decompressor = zstandard.ZstdDecompressor(max_window_size=ZSTD_WINDOW)
+    return _read(decompressor.stream_reader(data, read_across_frames=True))
+
+
 def _snappy(data: memoryview) -> Iterator[bytes]:
     """One block, or the Java library's framing: a header, then blocks with their lengths."""
-    if bytes(data[: len(_XERIAL)]) != _XERIAL:
+    if data[: len(_XERIAL)] != _XERIAL:
         yield _snappy_block(data)
         return
     position = _XERIAL_HEADER_BYTES
@@ -68,22 +67,37 @@ def _snappy(data: memoryview) -> Iterator[bytes]:
         position += _BLOCK_LENGTH.size
         if not 0 < length <= len(data) - position:
             raise ValueError("a block does not end inside the batch")
-        if block := _snappy_block(data[position : position + length]):
-            yield block
+        yield _snappy_block(data[position : position + length])
         position += length
 
 
 def _snappy_block(block: memoryview) -> bytes:
     """A block begins with its length, which the library believes and makes room for."""
-    claimed = sum((byte & 0x7F) << (7 * place) for place, byte in enumerate(_length_bytes(block)))
+    claimed = 0
+    for place, byte in enumerate(block[:5]):
+        claimed |= (byte & 0x7F) << (7 * place)
+        if byte < 0x80:
+            break
     if claimed > SNAPPY_RATIO * len(block):
         raise ValueError("a block claims to be longer than it can be")
-    return bytes(snappy.decompress(bytes(block)))
+    return bytes(snappy.decompress(block))
 
 
-def _length_bytes(block: memoryview) -> bytes:
-    begin = bytes(block[:5])
-    ends = [place for place, byte in enumerate(begin) if byte < 0x80]
-    if not ends:
-        raise ValueError("a block has no length")
-    return begin[: ends[0] + 1]
+CODECS: dict[int, Callable[[memoryview], Iterator[bytes | memoryview]]] = {
+    0: lambda data: iter([data]),
+    1: _gzip,
+    2: _snappy,
+    3: _lz4,
+    4: _zstd,
+}
+"""By their number in the format."""
+# What the libraries raise for damaged data. Not MemoryError: that is ours, and nobody else's data.
+_DAMAGED = (OSError, EOFError, RuntimeError, struct.error, zlib.error, snappy.UncompressError, zstandard.ZstdError)
+
+
+def decompressed(codec: int, data: memoryview) -> Iterator[bytes | memoryview]:
+    """What the codec compressed, in pieces; without a codec the data itself. ValueError where it is damaged."""
+    try:
+        yield from CODECS[codec](data)
+    except _DAMAGED as error:
+        raise ValueError("a record batch does not decompress") from error

@@ -204,10 +204,10 @@ def listed(kind: type[BaseException]) -> Meaning | None:
 def meaning_of(error: BaseException) -> Meaning:
     """What an error means; says so once for each type that the table does not know."""
     kind = type(error)
-    if kind is errors.KafkaError:  # The client puts others into one of these.
+    if kind is errors.KafkaError:
+        # The client puts others into one of these. One with a text alone is a transaction that an outage confused.
         inner = next((each for each in error.args if isinstance(each, BaseException)), None)
-        if inner is not None:
-            return meaning_of(inner)
+        return Meaning.AWAY if inner is None else meaning_of(inner)
     meaning = listed(kind)
     if meaning is None and kind not in _warned:
         _warned.add(kind)

@@ -31,15 +31,16 @@ def tail(transport: Transport, topic: str, count: int = TAIL) -> list[Message]:
         reach *= 4
 
 
-def newest(transport: Transport, topic: str, keys: Collection[bytes]) -> dict[bytes, Message]:
+def newest(transport: Transport, topic: str, keys: Collection[bytes], *, wait: bool = True) -> dict[bytes, Message]:
     """The newest message of each key that has one, in a topic with one partition.
 
     Reads back from the end only until all are found: a register that many write grows between two compactions. The end
     is the high watermark: what others have under way must not hide what is committed behind it, so it is waited for.
+    Without `wait` it is what can be read now.
     """
     partition = TopicPartition(topic, 0)
     begin = transport.begin_offsets([topic])[partition]
-    end = transport.high_watermarks([topic])[partition]
+    end = (transport.high_watermarks if wait else transport.end_offsets)([topic])[partition]
     found: dict[bytes, Message] = {}
     reach = 64
     while begin < end and len(found) < len(keys):

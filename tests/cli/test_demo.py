@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from rich.console import Console
+from waiting import PATIENCE
 
 from streamdp.cli import main
 from streamdp.config import load
@@ -104,7 +105,7 @@ def test_the_outbreak_comes_after_a_third_of_the_points():
 def test_a_daemon_that_refuses_is_quoted(tmp_path):
     patients = Patients(find_fixture(), 6)
     with Stage(tmp_path, 0, 200, patients.domain) as stage, pytest.raises(DaemonFailed, match="horizon"):
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + PATIENCE
         while time.monotonic() < deadline:
             stage.check()
             time.sleep(0.05)
@@ -135,11 +136,10 @@ def daemons(folder):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(120)
 def test_a_demo_tells_the_truth_and_leaves_a_stream_that_can_be_looked_at(tmp_path):
     folder = tmp_path / "kept"
     process = streamdp("demo", "--points", 12, "--speed", "2x", "--keep", folder)
-    output, errors = process.communicate(timeout=90)
+    output, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, errors
     assert errors == ""
     assert "\x1b" not in output
@@ -165,7 +165,7 @@ def test_a_demo_tells_the_truth_and_leaves_a_stream_that_can_be_looked_at(tmp_pa
     assert "--report outbreak-report" in output
     assert f"waiting for changes made it {noise_scale(12):.0f}" in " ".join(output.split())
     subscriber = streamdp("subscribe", folder / "outbreak.toml", "--from-beginning", "--json")
-    published = [json.loads(line) for line in subscriber.communicate(timeout=30)[0].splitlines()]
+    published = [json.loads(line) for line in subscriber.communicate(timeout=PATIENCE)[0].splitlines()]
     fresh = [update for update in published if update["kind"] == "release"]
     assert len(fresh) == releases
     assert int(rows[-1][-2].replace(",", "")) == np.array(fresh[-1]["counts"])[2, 1]
@@ -173,7 +173,7 @@ def test_a_demo_tells_the_truth_and_leaves_a_stream_that_can_be_looked_at(tmp_pa
     total = fresh[-1]["total"]
     assert total["count"] == np.sum(fresh[-1]["counts"])
     assert total["low"] < total["count"] < total["high"]
-    table = streamdp("subscribe", folder / "outbreak.toml").communicate(timeout=30)[0]
+    table = streamdp("subscribe", folder / "outbreak.toml").communicate(timeout=PATIENCE)[0]
     assert f"{total['count']:,} ± {total['high'] - total['count']:,.0f} " in table
 
 
@@ -203,7 +203,6 @@ def _counted_by_point(folder):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_an_interrupted_demo_takes_its_daemon_with_it(tmp_path, number, code):
     folder = tmp_path / "kept"
@@ -214,7 +213,7 @@ def test_an_interrupted_demo_takes_its_daemon_with_it(tmp_path, number, code):
                 break
         assert len(daemons(folder)) == 1
         os.killpg(process.pid, number)
-        _, errors = process.communicate(timeout=60)
+        _, errors = process.communicate(timeout=PATIENCE)
     finally:
         process.kill()
     assert process.returncode == code, errors
@@ -223,7 +222,6 @@ def test_an_interrupted_demo_takes_its_daemon_with_it(tmp_path, number, code):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(120)
 def test_a_daemon_that_dies_ends_the_demo_with_a_reason(tmp_path):
     folder = tmp_path / "kept"
     process = streamdp("demo", "--keep", folder)
@@ -233,7 +231,7 @@ def test_a_daemon_that_dies_ends_the_demo_with_a_reason(tmp_path):
                 break
         (daemon,) = daemons(folder)
         os.kill(daemon, signal.SIGKILL)
-        _, errors = process.communicate(timeout=60)
+        _, errors = process.communicate(timeout=PATIENCE)
     finally:
         process.kill()
     assert process.returncode == 1

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from test_run_command import CONFIG
+from waiting import PATIENCE
 
 from streamdp.cli import check, main
 from streamdp.cli._failures import explain
@@ -51,7 +52,7 @@ def ran(directory: Path) -> Path:
         finally:
             process.terminate()
         said.read()
-    assert process.wait(30) == 0
+    assert process.wait(PATIENCE) == 0
     return directory
 
 
@@ -91,7 +92,13 @@ def test_another_user_is_told(open_to_all: Path, name: str) -> None:
     other = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "--"]
     command = [*other, sys.executable, "-m", "streamdp", *COMMANDS[name].split()]
     done = subprocess.run(
-        command, capture_output=True, text=True, timeout=60, check=False, cwd=open_to_all, stdin=subprocess.DEVNULL
+        command,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+        cwd=open_to_all,
+        stdin=subprocess.DEVNULL,
     )
     assert_is_told(done.returncode, done.stdout + done.stderr)
 
@@ -151,7 +158,7 @@ def test_what_is_missing_damaged_or_a_directory_is_told(
     words = COMMANDS[name].split()
     if name == "run":  # It sets signal handlers and the log of its process.
         command = [sys.executable, "-m", "streamdp", *words]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
         assert_is_told(done.returncode, done.stdout + done.stderr)
     else:
         monkeypatch.setattr("sys.stdin", io.StringIO())

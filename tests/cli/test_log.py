@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from waiting import PATIENCE
 
 from streamdp.cli import main
 
@@ -84,7 +85,7 @@ def test_following_prints_what_is_appended(tmp_path: Path, ok: Callable[..., byt
     assert process.stdout.readline() == b"old\n"
     ok(*to, lines=b"new\n")
     assert process.stdout.readline() == b"new\n"
-    assert process.wait(timeout=30) == 0
+    assert process.wait(PATIENCE) == 0
     process.stdout.close()
 
 

@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
+from waiting import PATIENCE
 
 from streamdp import __version__
 from streamdp.cli import main
@@ -144,7 +145,7 @@ def test_the_first_lines_say_what_runs_and_a_hangup_ends_nothing(tmp_path):
         records_until(process, "time point closed")
         process.terminate()
         assert rest(process)[-1]["message"] == "stopped"
-        assert process.wait(30) == 0
+        assert process.wait(PATIENCE) == 0
 
 
 def test_the_last_line_of_a_refused_start_is_a_record_with_what_to_do(tmp_path):
@@ -152,7 +153,7 @@ def test_the_last_line_of_a_refused_start_is_a_record_with_what_to_do(tmp_path):
     path.write_text(CONFIG.replace('epsilon = "1"', 'epsilon = "-1"'))
     with running(path) as process:
         [last] = rest(process)
-        assert process.wait(30) == 2
+        assert process.wait(PATIENCE) == 2
     assert last["level"] == "critical"
     assert last["exit_code"] == 2
     assert "epsilon" in last["message"]
@@ -168,7 +169,7 @@ def test_the_last_line_after_a_second_signal_is_a_record(tmp_path):
         with pytest.raises(subprocess.TimeoutExpired):
             process.wait(1)
         process.terminate()
-        assert process.wait(30) == 1
+        assert process.wait(PATIENCE) == 1
         last = rest(process)[-1]
     assert last["level"] == "critical"
     assert last["message"] == "stopped at once; the next start sets right what was under way"

@@ -11,7 +11,7 @@ import pytest
 
 from streamdp.config import parse
 from streamdp.config.plan import expected_error, expected_sum_error, plan
-from streamdp.config.report import as_json, as_text, duration_words
+from streamdp.config.report import as_json, as_text, duration_words, promise
 from streamdp.privacy.noise import InsecureSeededSource, discrete_laplace
 
 HEAD = """
@@ -140,6 +140,17 @@ def test_a_horizon_covers_lasting_facts_and_ends():
     assert "the whole series of 24 time points (24 minutes) is protected at epsilon = 1, lasting facts" in text
     assert "After point 24 nothing more is released" in text
     assert "w-event" not in text
+
+
+def test_the_promise_names_the_unit_the_epsilon_and_the_span():
+    assert promise(configured("bd")) == (
+        "One user (one key of the input) is protected at epsilon = 1 over any 24 consecutive time points (24 minutes),"
+        " for ever. This does not hide lasting facts or membership."
+    )
+    assert promise(configured("dsft")) == (
+        "One user (one key of the input) is protected at epsilon = 1 over all 24 time points (24 minutes) together."
+        " This covers lasting facts and membership."
+    )
 
 
 def test_an_event_clock_has_no_guarantee():

@@ -8,7 +8,7 @@ import pytest
 
 from streamdp.config import parse
 from streamdp.config.plan import plan
-from streamdp.config.report import as_json, as_text
+from streamdp.config.report import as_json, as_text, promise
 from streamdp.errors import ConfigurationError
 
 BASE = """
@@ -74,6 +74,7 @@ def test_what_cannot_be_promised_is_a_fault(preferences, share, fault) -> None:
 def test_check_says_it_in_words_and_numbers() -> None:
     text = " ".join(as_text(plan(config())).split())
     assert "Every user has their own epsilon, from a public table: strict at 0.05, normal at 0.3, open at 1." in text
+    assert "protected at their own epsilon, at most 1 over any" in promise(config())
     assert "By level: strict 0.03, normal 0.28, open 0.98." in text
     assert "epsilon 0.03 in every window" in text
     assert as_json(plan(config()))["levels"][1] == {"name": "normal", "epsilon": "0.3", "left_for_jobs": "0.28"}

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from harness import Stream
+from waiting import PATIENCE
 
 from streamdp import messages
 from streamdp.jobs.request import encode_cancel, encode_request
@@ -36,7 +37,7 @@ class JobStream(Stream):
 
     def command(self, verb: str, *words: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, str(LAUNCHER), "job", verb, str(self.path), *words]
-        return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+        return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
 
     def ask(self, job_id: str, epsilon: str = "0.01", kind: str = "test", **params: object) -> None:
         self.request(encode_request(job_id, kind, epsilon, params))
@@ -63,8 +64,8 @@ class JobStream(Stream):
     def result(self, job_id: str) -> dict | None:
         return next((each for each in self.results() if each["id"] == job_id), None)
 
-    def wait_for(self, *job_ids: str, process: subprocess.Popen[bytes], seconds: float = 150) -> list[dict]:
-        self.wait(lambda: {each["id"] for each in self.results()} >= set(job_ids), seconds, process)
+    def wait_for(self, *job_ids: str, process: subprocess.Popen[bytes], seconds: float = PATIENCE) -> list[dict]:
+        self.wait(lambda: {each["id"] for each in self.results()} >= set(job_ids), process, seconds)
         return [self.result(job_id) for job_id in job_ids]
 
     def job(self, job_id: str):
@@ -85,7 +86,7 @@ class JobStream(Stream):
         """As for any stream; and each job that was admitted is charged once, and said so once."""
         with JournalReader.open(self.config.journal_path) as journal:
             ledger = journal.read_ledger(whole=True)
-            published = journal.last_time_point - len({m.time_point for m in journal.unpublished()})
+            published = journal.published_until()
             jobs = [job for job in journal.jobs() if job.state != "refused"]
         told = Counter(
             (m.header["time_point"], m.header["histogram"], Fraction(epsilon), purpose)

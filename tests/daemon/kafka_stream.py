@@ -25,6 +25,8 @@ class KafkaStream(Stream):
     output_keys: str = ""
     more: str = ""
     topic_configs: dict[str, str] = field(default_factory=dict)
+    replicas: tuple[int, ...] = ()
+    """The brokers that hold the input; the first leads."""
     _seen: dict[str, list[bytes]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -44,7 +46,11 @@ class KafkaStream(Stream):
 
     def make_input(self) -> None:
         admin = KafkaAdminClient(bootstrap_servers=self.server)
-        wanted = {"num_partitions": self.partitions, "configs": self.topic_configs}
+        wanted: dict[str, object] = {"configs": self.topic_configs}
+        if self.replicas:
+            wanted["assignments"] = {part: list(self.replicas) for part in range(self.partitions)}
+        else:
+            wanted["num_partitions"] = self.partitions
         admin.create_topics({self.topic: wanted}, wait_for_metadata=True)
         admin.close()
 
@@ -101,6 +107,15 @@ class KafkaStream(Stream):
             for records in consumer.poll(200).values():
                 seen += [record.value for record in records]
         return list(seen)
+
+    def ends(self) -> dict[TopicPartition, int]:
+        """The end of every partition of the input."""
+        consumer = self._consumer(self.server)
+        try:
+            found = consumer.end_offsets([ClientPartition(self.topic, part) for part in range(self.partitions)])
+            return {TopicPartition(*name): end for name, end in found.items()}
+        finally:
+            consumer.close()
 
     def records_below(self, cut: dict[TopicPartition, int]) -> Iterator[tuple[int, bytes, bytes]]:
         limits = {ClientPartition(*name): offset for name, offset in cut.items()}

@@ -12,13 +12,13 @@ from typing import ClassVar
 
 import pytest
 from harness import Stream
+from waiting import PATIENCE
 
+from streamdp import messages
 from streamdp.daemon.clock import LONGEST_DOWNTIME_MS, Clock
 from streamdp.daemon.schedule import Closed, Metronome, Missed, Schedule
-from streamdp.journal import JournalReader
+from streamdp.journal import JournalReader, verify
 from streamdp.transport.base import TopicPartition
-
-pytestmark = pytest.mark.timeout(120)
 
 HOUR = 3_600_000
 
@@ -107,7 +107,7 @@ class ClockStream(Stream):
         lines = [json.loads(line) for line in self.log_text().splitlines() if line.startswith("{")]
         where = [line["address"] for line in lines if line["message"] == "listening"][-1]
         try:
-            with urllib.request.urlopen(f"http://{where}/ready", timeout=10) as answer:
+            with urllib.request.urlopen(f"http://{where}/ready", timeout=PATIENCE) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
             with error:
@@ -116,7 +116,7 @@ class ClockStream(Stream):
     def refusal(self, *options: str) -> str:
         """What a start that fails says last."""
         daemon = self.run_daemon(*options)
-        assert daemon.wait(60) == 1
+        assert daemon.wait(PATIENCE) == 1
         return self.log_text().splitlines()[-1]
 
 
@@ -127,19 +127,19 @@ def test_a_running_daemon_is_held_and_goes_on(tmp_path, jump, guarantee):
     stream = ClockStream(tmp_path, guarantee=guarantee, **strategy)
     stream.feed(100)
     daemon = stream.run_daemon()
-    stream.wait(lambda: stream.last_published() >= 3, 60, daemon)
+    stream.wait(lambda: stream.last_published() >= 3, daemon)
     assert stream.ready()[0] == 200
     stream.set_clock(jump)
-    stream.wait(lambda: stream.ready()[0] == 503, 20, daemon)
+    stream.wait(lambda: stream.ready()[0] == 503, daemon)
     assert stream.ready()[1].startswith("the clock jumped")
     held = stream.last_published()
     with JournalReader.open(stream.config.journal_path) as journal:
         assert journal.last_time_point <= held + 1
     stream.set_clock(0)
-    stream.wait(lambda: stream.last_published() >= held + 5, 60, daemon)
+    stream.wait(lambda: stream.last_published() >= held + 5, daemon)
     assert stream.ready()[0] == 200
     daemon.send_signal(signal.SIGTERM)
-    assert daemon.wait(60) == 0
+    assert daemon.wait(PATIENCE) == 0
     assert stream.log_text().count("the clock jumped") == stream.log_text().count("the clock is right again") == 1
     assert "the horizon has ended" not in stream.log_text()
     stream.check()
@@ -162,7 +162,42 @@ def test_a_start_compares_the_clock_with_the_last_close(tmp_path, monkeypatch):
     assert "--accept-clock" in refused
     assert stream.last_published() <= last + 1
     daemon = stream.run_daemon("--accept-clock")
-    stream.wait(lambda: stream.last_published() == 5_000, 60, daemon)
+    stream.wait(lambda: stream.last_published() == 5_000, daemon)
     daemon.send_signal(signal.SIGTERM)
-    assert daemon.wait(60) == 0
+    assert daemon.wait(PATIENCE) == 0
     stream.check()
+
+
+@pytest.mark.slow
+def test_thirty_days_of_missed_points_are_a_few_rows_and_messages(tmp_path, monkeypatch):
+    """26 million points of 100 ms: what they leave, and the memory they take, does not grow with their number."""
+    days = 30 * 24 * HOUR
+    stream = ClockStream(tmp_path, length="100ms")
+    # Of messages older than that only digests are kept, and `check` compares all bytes.
+    stream.path.write_text(stream.path.read_text().replace("keep_points = 100000", "keep_points = 100000000"))
+    stream.feed(100)
+    monkeypatch.setenv("CLOCK_FILE", str(stream.directory / "clock"))
+    stream.run_until(3)
+    stream.set_clock(days)
+    daemon = stream.run_daemon()
+    stream.wait(lambda: stream.last_published() > days // 100, 60, daemon)
+    memory = peak_megabytes(daemon.pid)
+    daemon.send_signal(signal.SIGTERM)
+    assert daemon.wait(30) == 0
+    with JournalReader.open(stream.config.journal_path) as journal:
+        points = journal.points()
+    runs = [(point.first, point.time_point) for point in points if point.status == "missed"]
+    assert max(last - first for first, last in runs) > days // 100 - 1_000
+    # Besides the run there are the points that were watched, and those that a slow machine missed.
+    assert len(points) < 300
+    headers = [messages.decode(value).header for value in stream.outputs()]
+    assert len(headers) == 2 * len(points)
+    assert sorted({(each["first_missed"], each["time_point"]) for each in headers if "first_missed" in each}) == runs
+    assert memory < 500
+    assert verify(stream.config.journal_path) == []
+    stream.check()
+
+
+def peak_megabytes(pid: int) -> float:
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0]) / 1_000

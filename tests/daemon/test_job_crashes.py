@@ -11,10 +11,11 @@ import time
 
 import pytest
 from job_harness import JobStream
+from waiting import PATIENCE
 
 from streamdp.daemon.steps import JOB_STEPS
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.slow
 
 
 def finish(stream: JobStream, jobs: list[str]) -> None:
@@ -24,12 +25,12 @@ def finish(stream: JobStream, jobs: list[str]) -> None:
         stream.wait_for(*jobs, process=process)
     finally:
         process.send_signal(signal.SIGTERM)
-        assert process.wait(90) == 0, stream.log_text()
+        assert process.wait(PATIENCE) == 0, stream.log_text()
 
 
 def die_at(stream: JobStream, step: str) -> None:
     process = stream.start(kill_at=step)
-    assert process.wait(60) == -signal.SIGKILL, f"{step}: {stream.log_text()}"
+    assert process.wait(PATIENCE) == -signal.SIGKILL, f"{step}: {stream.log_text()}"
 
 
 def first_points(stream: JobStream) -> None:
@@ -42,12 +43,12 @@ def test_a_daemon_killed_while_a_job_runs_runs_it_again_for_the_same_charge(tmp_
     first_points(stream)
     process = stream.start()
     stream.ask("long", "0.3", seconds=2, runs=str(tmp_path / "runs"))
-    stream.wait(lambda: stream.runs(tmp_path / "runs"), 30, process)
+    stream.wait(lambda: stream.runs(tmp_path / "runs"), process)
     admitted = stream.job("long")
     process.kill()
-    process.wait(10)
+    process.wait(PATIENCE)
     (worker,) = stream.runs(tmp_path / "runs")
-    stream.wait(lambda: not stream.is_alive(worker), 5)
+    stream.wait(lambda: not stream.is_alive(worker))
     stream.feed(200)  # which the snapshot does not hold
     finish(stream, ["long"])
     assert len(stream.runs(tmp_path / "runs")) == 2
@@ -120,15 +121,15 @@ def test_an_old_copy_of_the_journal_is_refused_for_a_result_it_does_not_know(tmp
     finish(stream, ["a"])
     stream.config.journal_path.write_bytes(copy)
     process = stream.start()
-    assert process.wait(90) == 1
+    assert process.wait(PATIENCE) == 1
     assert "time point 3 was published by another copy of this journal" in stream.log_text()
     command = [sys.executable, "-m", "streamdp", "journal", "write-off", str(stream.path), "--yes"]
     subprocess.run(command, check=True, capture_output=True)
     # What was asked of the lost part is asked again, and there is nothing left to answer it with.
     process = stream.start()
-    stream.wait(lambda: len(stream.results()) == 2, 30, process)
+    stream.wait(lambda: len(stream.results()) == 2, process)
     process.send_signal(signal.SIGTERM)
-    assert process.wait(90) == 0
+    assert process.wait(PATIENCE) == 0
     assert stream.results()[1]["reason"].startswith("epsilon 0.01 does not fit: 0 is left")
 
 
@@ -147,7 +148,7 @@ def campaign(stream: JobStream, kills: int, seed: int) -> None:
             stream.ask(jobs[-1], "0.001", seconds=randomness.random(), what=what)
             time.sleep(0.3)
         os.kill(process.pid, signal.SIGKILL)
-        process.wait(10)
+        process.wait(PATIENCE)
         results = stream.outputs("results")
         assert results[: len(before)] == before, "a result that was out has changed"
         before = results

@@ -17,13 +17,14 @@ from harness import WARDS
 from kafka import KafkaConsumer, KafkaProducer
 from kafka import TopicPartition as ClientPartition
 from kafka_stream import KafkaStream
+from waiting import PATIENCE
 
 from streamdp import messages
 from streamdp.client import latest, subscribe
 from streamdp.config.transports import open_output
 from streamdp.journal import JournalReader
 
-pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(200)]
+pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
 PRODUCER = """
 import json, sys, time
@@ -47,17 +48,17 @@ def stream(broker, tmp_path) -> KafkaStream:
 
 def stop(stream: KafkaStream, process: subprocess.Popen[bytes]) -> None:
     process.send_signal(signal.SIGTERM)
-    assert process.wait(90) == 0, stream.log_text()
+    assert process.wait(PATIENCE) == 0, stream.log_text()
 
 
 def published(stream: KafkaStream, process: subprocess.Popen[bytes], points: int) -> None:
     goal = stream.last_published() + points
-    stream.wait(lambda: stream.last_published() >= goal, 120, process)
+    stream.wait(lambda: stream.last_published() >= goal, process)
 
 
 def test_producer_daemon_and_subscriber(stream, broker):
     daemon = stream.start()
-    stream.wait(lambda: "running" in stream.log_text(), 120, daemon)
+    stream.wait(lambda: "running" in stream.log_text(), daemon)
     follow = [sys.executable, "-m", "streamdp", "subscribe", str(stream.path), "--follow", "--from-beginning", "--json"]
     with subprocess.Popen(follow, stdout=subprocess.PIPE, text=True) as subscriber:
         subprocess.run([sys.executable, "-W", "ignore", "-c", PRODUCER, broker.plain, stream.topic, "400"], check=True)
@@ -68,7 +69,7 @@ def test_producer_daemon_and_subscriber(stream, broker):
             if seen[-1]["kind"] == "release" and seen[-1]["histogram"] == "ages":
                 largest = np.sum(seen[-1]["counts"])
         subscriber.send_signal(signal.SIGINT)
-        subscriber.communicate(timeout=20)
+        subscriber.communicate(timeout=PATIENCE)
     stop(stream, daemon)
     told = [(each["time_point"], each["histogram"], each["kind"]) for each in seen]
     assert told == stream.summary(stream.outputs())[: len(told)]
@@ -261,7 +262,7 @@ def test_a_release_of_a_million_cells_passes_a_broker_with_default_limits(stream
     producer.flush()
     producer.close()
     daemon = stream.start()
-    stream.wait(lambda: stream.outputs("latest"), 120, daemon)
+    stream.wait(lambda: stream.outputs("latest"), daemon)
     stop(stream, daemon)
     with JournalReader.open(stream.config.journal_path) as journal:
         stored = journal.last_release("grid")
@@ -282,7 +283,11 @@ def test_a_release_of_a_million_cells_passes_a_broker_with_default_limits(stream
 
 def command(*words: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "streamdp", *map(str, words)], capture_output=True, text=True, timeout=120, check=True
+        [sys.executable, "-m", "streamdp", *map(str, words)],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=True,
     )
 
 

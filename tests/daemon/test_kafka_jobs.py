@@ -9,8 +9,9 @@ import pyarrow.parquet
 import pytest
 from job_harness import JobStream
 from kafka_stream import KafkaStream
+from waiting import PATIENCE
 
-pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
 
 @dataclass
@@ -26,7 +27,7 @@ def test_jobs_over_kafka_survive_kills_of_the_daemon(broker, tmp_path):
         stream.ask(f"job-{number}", what="rows", runs=str(tmp_path / f"job-{number}"))
         stream.flush()
         process = stream.start(kill_at=step)
-        assert process.wait(60) == -signal.SIGKILL, stream.log_text()
+        assert process.wait(PATIENCE) == -signal.SIGKILL, stream.log_text()
     process = stream.start()
     try:
         stream.wait_for("job-0", "job-1", "job-2", process=process)
@@ -37,7 +38,7 @@ def test_jobs_over_kafka_survive_kills_of_the_daemon(broker, tmp_path):
         assert stream.json("show", "job-0")["result"] == {"made": 100_000}
     finally:
         process.send_signal(signal.SIGTERM)
-        assert process.wait(90) == 0, stream.log_text()
+        assert process.wait(PATIENCE) == 0, stream.log_text()
     for number in range(3):
         parts = stream.outputs(f"rows.job-{number}")
         assert len(parts) == stream.result(f"job-{number}")["rows"]["parts"]

@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 from kafka_broker.broker import Broker
 from kafka_stream import KafkaStream
+from waiting import PATIENCE
 
 from streamdp.journal import JournalReader
 
-pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
 SHORT = "socket.timeout.ms = 2000\nsocket.connection.setup.timeout.ms = 3000\n"
 SHORT_OUTPUT = SHORT + "message.timeout.ms = 3000\n"
@@ -26,15 +27,15 @@ def stream_on(directory: Path, server: str, **settings: object) -> KafkaStream:
     return stream
 
 
-def more_points(stream: KafkaStream, count: int, process: subprocess.Popen[bytes], seconds: float = 90) -> None:
+def more_points(stream: KafkaStream, count: int, process: subprocess.Popen[bytes], seconds: float = PATIENCE) -> None:
     goal = stream.last_published() + count
     stream.feed(40)
-    stream.wait(lambda: stream.last_published() >= goal, seconds, process)
+    stream.wait(lambda: stream.last_published() >= goal, process, seconds)
 
 
 def end(stream: KafkaStream, process: subprocess.Popen[bytes]) -> None:
     """The daemon, told to stop, does so in good order; then checks everything."""
-    assert process.wait(90) == 0, stream.log_text()
+    assert process.wait(PATIENCE) == 0, stream.log_text()
     stream.flush()
     stream.run_until(points=2)
     stream.check()
@@ -154,7 +155,7 @@ def test_a_stop_while_the_output_is_down_leaves_what_is_owed_to_the_next_start(
     time.sleep(2)
     process.send_signal(signal.SIGTERM)
     begin = time.monotonic()
-    code, took = process.wait(90), time.monotonic() - begin
+    code, took = process.wait(PATIENCE), time.monotonic() - begin
     own_broker.start()
     assert code == 0, stream.log_text()
     assert took < 60

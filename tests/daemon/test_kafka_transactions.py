@@ -14,13 +14,14 @@ from pathlib import Path
 import pytest
 from kafka import KafkaProducer
 from kafka_stream import KafkaStream
+from waiting import PATIENCE
 
 from streamdp import messages
 from streamdp.daemon.schedule import now_ms
 from streamdp.journal import JournalReader, Point
 from streamdp.transport.base import Message, TopicPartition
 
-pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(200)]
+pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
 OTHERS = 100
 EXACT = "10000"
@@ -62,7 +63,7 @@ def transaction(stream: KafkaStream) -> Iterator[KafkaProducer]:
     )
     producer.init_transactions()
     producer.begin_transaction()
-    producer.send(stream.topic, visit("south"), b"one", partition=0).get(20)
+    producer.send(stream.topic, visit("south"), b"one", partition=0).get(PATIENCE)
     try:
         yield producer
     finally:
@@ -72,18 +73,18 @@ def transaction(stream: KafkaStream) -> Iterator[KafkaProducer]:
 def running(stream: KafkaStream) -> subprocess.Popen[bytes]:
     starts = stream.starts()
     daemon = stream.start()
-    stream.wait(lambda: stream.starts() > starts, 60, daemon)
+    stream.wait(lambda: stream.starts() > starts, daemon)
     return daemon
 
 
 def stop(stream: KafkaStream, daemon: subprocess.Popen[bytes]) -> None:
     daemon.send_signal(signal.SIGTERM)
-    assert daemon.wait(60) == 0, stream.log_text()
+    assert daemon.wait(PATIENCE) == 0, stream.log_text()
 
 
 def publishes(stream: KafkaStream, daemon: subprocess.Popen[bytes], points: int) -> None:
     goal = stream.last_published() + points
-    stream.wait(lambda: stream.last_published() >= goal, 60, daemon)
+    stream.wait(lambda: stream.last_published() >= goal, daemon)
 
 
 def points(stream: KafkaStream) -> list[Point]:
@@ -93,7 +94,7 @@ def points(stream: KafkaStream) -> list[Point]:
 
 def closes(stream: KafkaStream, daemon: subprocess.Popen[bytes], moment: int) -> None:
     """Waits for a point that was over after this moment."""
-    stream.wait(lambda: any((point.closed_ts or 0) > moment for point in points(stream)), 60, daemon)
+    stream.wait(lambda: any((point.closed_ts or 0) > moment for point in points(stream)), daemon)
 
 
 def closed_between(stream: KafkaStream, begin: int, end: int) -> list[Point]:
@@ -165,11 +166,13 @@ def test_a_restart_while_the_transaction_is_open(stream, number):
         fed = now_ms()
         time.sleep(1.2)
         daemon.send_signal(number)
-        assert daemon.wait(60) == (0 if number == signal.SIGTERM else -signal.SIGKILL), "a stop does not wait for ever"
+        assert daemon.wait(PATIENCE) == (0 if number == signal.SIGTERM else -signal.SIGKILL), (
+            "a stop does not wait for ever"
+        )
         daemon = running(stream)
         time.sleep(1.2)
         producer.commit_transaction()
-        stream.wait(lambda: [OTHERS, 1, 0, 0] in wards(stream).values(), 60, daemon)
+        stream.wait(lambda: [OTHERS, 1, 0, 0] in wards(stream).values(), daemon)
     stop(stream, daemon)
     found, after = wards(stream), closed_between(stream, fed, now_ms())
     assert [found[point.time_point] for point in after] == [[OTHERS, 1, 0, 0]] * len(after), "missed, never short"
@@ -190,7 +193,7 @@ def test_a_stream_that_begins_with_the_latest_record_while_a_transaction_is_open
         stream.append([Message(stream.topic, visit("west"), key=b"later", partition=0)])
         stream.flush()
         producer.commit_transaction()
-        stream.wait(lambda: [0, 0, 0, 1] in wards(stream).values(), 60, daemon)
+        stream.wait(lambda: [0, 0, 0, 1] in wards(stream).values(), daemon)
     stop(stream, daemon)
     assert set(map(tuple, wards(stream).values())) == {(0, 0, 0, 0), (0, 0, 0, 1)}
     stream.check_outputs()
@@ -207,7 +210,7 @@ def test_a_first_start_waits_and_can_be_stopped(stream):
         daemon = stream.start()
         time.sleep(2)
         producer.commit_transaction()
-        stream.wait(lambda: wards(stream), 60, daemon)
+        stream.wait(lambda: wards(stream), daemon)
     stop(stream, daemon)
     assert set(map(tuple, wards(stream).values())) == {(OTHERS, 1, 0, 0)}
     stream.check()

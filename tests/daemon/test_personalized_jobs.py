@@ -12,13 +12,14 @@ from fractions import Fraction
 
 import pytest
 from job_harness import JobStream
+from waiting import PATIENCE
 
 from streamdp.ingest import Digester
 from streamdp.journal import JournalReader
 from streamdp.transport.base import Message
 from streamdp.transport.batch import Blobs
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.slow
 
 NAMES = ("strict", "normal", "open")
 # The histograms take 0.02 of everybody.
@@ -54,13 +55,13 @@ class PersonalStream(JobStream):
         before = self.last_published()
         process = self.start()
         try:
-            self.wait(lambda: self.last_published() > before, 30, process)
+            self.wait(lambda: self.last_published() > before, process)
             yield process
             assert process.poll() is None, self.log_text()
         finally:
             if process.poll() is None:
                 process.send_signal(signal.SIGTERM)
-            assert process.wait(30) == 0, self.log_text()
+            assert process.wait(PATIENCE) == 0, self.log_text()
 
 
 @pytest.fixture
@@ -130,12 +131,12 @@ def test_what_cannot_be_is_refused_before_it_costs_anything(stream) -> None:
 @pytest.mark.parametrize("kill_at", ["admit.frozen", "commit.after", "job.started", "result.before"])
 def test_a_crash_loses_neither_charge_nor_levels(stream, kill_at) -> None:
     process = stream.start(kill_at=None)
-    stream.wait(lambda: stream.last_published() >= 1, 30, process)
+    stream.wait(lambda: stream.last_published() >= 1, process)
     process.send_signal(signal.SIGTERM)
-    assert process.wait(30) == 0
+    assert process.wait(PATIENCE) == 0
     killed = stream.start(kill_at=kill_at)
     stream.ask("a", "0.49", "personalized", target="kmeans", n_clusters=2)
-    stream.wait(lambda: killed.poll() is not None, 60)
+    stream.wait(lambda: killed.poll() is not None)
     assert killed.returncode == -signal.SIGKILL, stream.log_text()
     stream.prefer(dict.fromkeys(range(200), "strict"))
     with stream.running() as daemon:
@@ -158,7 +159,7 @@ def test_a_preference_never_rises(stream) -> None:
         stream.wait_for("b", process=daemon)
         assert "line 2: zero or below" in stream.log_text()
     refused = stream.start()
-    assert refused.wait(30) != 0
+    assert refused.wait(PATIENCE) != 0
     assert "zero or below" in stream.log_text()
     stream.prefer(dict.fromkeys(range(300), "open"))
     with stream.running():
@@ -191,7 +192,7 @@ def test_after_the_horizon_a_lowered_preference_still_counts(tmp_path) -> None:
     )
     stream.feed(200)
     with stream.running() as daemon:
-        stream.wait(lambda: stream.last_published() == 5, 30, daemon)
+        stream.wait(lambda: stream.last_published() == 5, daemon)
         stream.prefer(dict.fromkeys(range(200), "strict"))
         stream.ask("late", "0.49", "personalized", target="histogram", attributes=["ward"])
         (late,) = stream.wait_for("late", process=daemon)
@@ -214,11 +215,11 @@ def test_a_stream_without_preferences_refuses_the_kind(tmp_path) -> None:
     stream = JobStream(tmp_path)
     process = stream.start()
     try:
-        stream.wait(lambda: stream.last_published() >= 1, 30, process)
+        stream.wait(lambda: stream.last_published() >= 1, process)
         stream.ask("a", "0.1", "personalized", target="mean")
         (outcome,) = stream.wait_for("a", process=process)
         assert outcome["reason"].startswith("kind: this stream has no [privacy.preferences]")
     finally:
         process.send_signal(signal.SIGTERM)
-        assert process.wait(30) == 0
+        assert process.wait(PATIENCE) == 0
     stream.check()

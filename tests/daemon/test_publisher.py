@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from waiting import PATIENCE
 
 from streamdp import messages
 from streamdp.daemon import publisher as module
@@ -87,7 +88,7 @@ def values(log: FileLog, topic: str) -> list[bytes | None]:
 
 
 def wait(publisher: Publisher) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE
     while not publisher.is_idle:
         publisher.published()
         assert time.monotonic() < deadline
@@ -100,7 +101,7 @@ def test_each_point_is_there_once_and_in_order(log, fate):
     publisher = Publisher(log, TOPICS, "me", log.writer("me"), 0)
     for number in (1, 2, 3):
         publisher.publish(point(number))
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE
     marked: list[int] = []
     while len(marked) < 9:
         marked += publisher.published()

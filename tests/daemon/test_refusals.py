@@ -12,6 +12,7 @@ from contextlib import closing
 
 import pytest
 from harness import Stream
+from waiting import PATIENCE
 
 from streamdp import messages
 from streamdp.config import load
@@ -20,7 +21,7 @@ from streamdp.daemon.claims import Owners
 from streamdp.daemon.write_off import plan_write_off
 from streamdp.journal import JournalReader
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
@@ -43,7 +44,7 @@ def streamdp(stream: Stream, *words: str) -> subprocess.CompletedProcess[str]:
     """The command, with the configuration in its place: after a verb, or after `journal` and its verb."""
     verbs = 2 if words[0] == "journal" else 1
     command = [sys.executable, "-m", "streamdp", *words[:verbs], str(stream.path), *words[verbs:]]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
 
 
 def journal_files(stream: Stream):
@@ -68,17 +69,17 @@ def restore_journal(stream: Stream, copy) -> None:
 def test_two_daemons_at_once(stream):
     lines = stream.log_text().count("running")
     first = stream.start()
-    stream.wait(lambda: stream.log_text().count("running") > lines, 30, first)
+    stream.wait(lambda: stream.log_text().count("running") > lines, first)
     said = refused(stream)
     assert f"is written by process {first.pid}" in said
     first.send_signal(signal.SIGTERM)
-    assert first.wait(90) == 0
+    assert first.wait(PATIENCE) == 0
     stream.check()
 
 
 def run_shadow(path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "streamdp", "run", str(path)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
 
 
 def test_a_second_daemon_with_a_journal_of_its_own_is_shut_out_of_the_input(stream, tmp_path):
@@ -88,11 +89,11 @@ def test_a_second_daemon_with_a_journal_of_its_own_is_shut_out_of_the_input(stre
     goal = stream.last_published() + 1
     first = stream.start()
     try:
-        stream.wait(lambda: stream.last_published() >= goal, 30, first)
+        stream.wait(lambda: stream.last_published() >= goal, first)
         assert run_shadow(other).returncode == 1
     finally:
         first.send_signal(signal.SIGTERM)
-        assert first.wait(90) == 0
+        assert first.wait(PATIENCE) == 0
     # And also when the first one is not running: the input remembers whose it is.
     shadow = run_shadow(other)
     assert shadow.returncode == 1
@@ -280,7 +281,7 @@ def test_a_full_disk_stops_the_daemon_and_nothing_is_lost(tmp_path):
     try:
         stream.feed(200)
         process = stream.start()
-        code = process.wait(90)
+        code = process.wait(PATIENCE)
         said = stream.log_text()
         assert code == 1, said
         assert "Traceback" not in said
@@ -344,9 +345,9 @@ def test_input_that_is_gone(stream):
 def goes_on_with_a_gap(stream: Stream) -> None:
     goal = stream.last_published() + 2
     process = stream.start(options=("--accept-gap",))
-    stream.wait(lambda: stream.last_published() >= goal, 120, process)
+    stream.wait(lambda: stream.last_published() >= goal, process)
     process.send_signal(signal.SIGTERM)
-    assert process.wait(90) == 0, stream.log_text()
+    assert process.wait(PATIENCE) == 0, stream.log_text()
 
 
 def test_a_release_waits_for_its_public_offset_and_survives_a_stop(tmp_path):
@@ -354,9 +355,9 @@ def test_a_release_waits_for_its_public_offset_and_survives_a_stop(tmp_path):
     stream.path.write_text(stream.path.read_text().replace("[time]", '[time]\npublish_after = "1h"'))
     stream.feed(50)
     process = stream.start()
-    stream.wait(lambda: "time point closed" in stream.log_text(), 30, process)
+    stream.wait(lambda: "time point closed" in stream.log_text(), process)
     process.send_signal(signal.SIGTERM)
-    assert process.wait(60) == 0
+    assert process.wait(PATIENCE) == 0
     assert stream.outputs() == []
     with JournalReader.open(stream.config.journal_path) as journal:
         owed = journal.last_time_point
@@ -364,9 +365,9 @@ def test_a_release_waits_for_its_public_offset_and_survives_a_stop(tmp_path):
     # A restart does not let it out any sooner.
     lines = stream.log_text().count("time point closed")
     process = stream.start()
-    stream.wait(lambda: stream.log_text().count("time point closed") > lines, 30, process)
+    stream.wait(lambda: stream.log_text().count("time point closed") > lines, process)
     process.kill()
-    process.wait(90)
+    process.wait(PATIENCE)
     assert stream.outputs() == []
     # Once its moment has come, it leaves as it was stored.
     stream.path.write_text(stream.path.read_text().replace('publish_after = "1h"', 'publish_after = "0s"'))
@@ -379,11 +380,11 @@ def test_a_second_signal_ends_a_stop_that_waits_for_a_release(tmp_path):
     stream.path.write_text(stream.path.read_text().replace("[time]", '[time]\npublish_after = "9s"'))
     stream.feed(50)
     process = stream.start()
-    stream.wait(lambda: "time point closed" in stream.log_text(), 30, process)
+    stream.wait(lambda: "time point closed" in stream.log_text(), process)
     process.send_signal(signal.SIGTERM)
     time.sleep(0.5)
     process.send_signal(signal.SIGINT)
-    assert process.wait(60) == 1
+    assert process.wait(PATIENCE) == 1
     assert "stopped at once" in stream.log_text()
     # What was not due is in the journal, and a start publishes it.
     stream.path.write_text(stream.path.read_text().replace('publish_after = "9s"', 'publish_after = "0s"'))

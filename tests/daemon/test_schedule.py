@@ -6,11 +6,10 @@ import threading
 import time
 
 import pytest
+from waiting import PATIENCE
 
 from streamdp.daemon.schedule import Closed, Metronome, Missed, Schedule
 from streamdp.transport.base import TopicPartition, Unreachable
-
-pytestmark = pytest.mark.timeout(20)
 
 
 def test_all_missed_points_are_told_at_once():
@@ -23,7 +22,7 @@ def test_all_missed_points_are_told_at_once():
     metronome = Metronome(Schedule(length=100, first_open=0), 1, dict, now=slow_now)
     metronome.start()
     try:
-        assert metronome.closed(10) == [Missed(1, 100)]
+        assert metronome.closed(PATIENCE) == [Missed(1, 100)]
     finally:
         metronome.stop()
 
@@ -34,7 +33,7 @@ def test_thirty_days_of_missed_points_are_one_entry():
     metronome = Metronome(Schedule(length=100, first_open=0), 1, dict, now=lambda: month + 50)
     metronome.start()
     try:
-        assert metronome.closed(10) == [Missed(1, month // 100)]
+        assert metronome.closed(PATIENCE) == [Missed(1, month // 100)]
     finally:
         metronome.stop()
 
@@ -99,7 +98,7 @@ def test_nobody_waits_long_for_a_cut_that_is_being_taken():
     now, answered = [0], threading.Event()
 
     def take_cut() -> dict[TopicPartition, int]:
-        answered.wait(10)
+        answered.wait(PATIENCE)
         return {}
 
     metronome = Metronome(Schedule(length=100, first_open=0), 1, take_cut, last=1, now=lambda: now[0])
@@ -108,7 +107,7 @@ def test_nobody_waits_long_for_a_cut_that_is_being_taken():
     while metronome.closed(0.05) is not None:
         time.sleep(0.01)
     answered.set()
-    assert metronome.closed(10) == [Closed(1, {})]
+    assert metronome.closed(PATIENCE) == [Closed(1, {})]
 
 
 @pytest.mark.parametrize(("now", "length", "first_open"), [(1_000, 400, 800), (1_001, 400, 1_200), (1_200, 400, 1_200)])
@@ -131,6 +130,6 @@ def test_a_point_that_closes_between_recovery_and_the_first_look_is_not_missed()
     )
     metronome.start()
     try:
-        assert metronome.closed(10) == [Closed(1, {TopicPartition("in", 0): 7})]
+        assert metronome.closed(PATIENCE) == [Closed(1, {TopicPartition("in", 0): 7})]
     finally:
         metronome.stop()

@@ -148,7 +148,7 @@ class Live:
     def checkpoint(self) -> None:
         self._config.checkpoint_path.mkdir(parents=True, exist_ok=True)
         point, cut = self.journal.cuts()[-1]
-        description = checkpoint_cut(self.journal, cut)
+        description = checkpoint_cut(self.journal, cut, {})
         write_checkpoint(self.pipeline.population, self._config.checkpoint_path, description, point)
 
     def counts(self) -> list[int]:

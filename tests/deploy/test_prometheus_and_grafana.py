@@ -15,10 +15,13 @@ from pathlib import Path
 
 import pytest
 import yaml
+from waiting import PATIENCE, until
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "observe"))
-from observed import Observed, running, submit, until
+from observed import Observed, running, submit
 
+from streamdp.config import load
+from streamdp.config.report import promise
 from streamdp.observe.metrics import METRICS, PROCESS_PREFIX
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
@@ -34,7 +37,7 @@ needs_prometheus = pytest.mark.skipif(
 
 
 def promtool(*arguments: str) -> None:
-    done = subprocess.run(["promtool", *arguments], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(["promtool", *arguments], capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -85,6 +88,14 @@ def expressions(path: Path) -> list[str]:
     return [target["expr"] for panel in panels for target in panel["targets"]]
 
 
+def variables(path: Path) -> dict[str, dict]:
+    return {variable["name"]: variable for variable in json.loads(path.read_text())["templating"]["list"]}
+
+
+def is_public(path: Path) -> bool:
+    return "public" in json.loads(path.read_text())["tags"]
+
+
 def used(expression: str) -> set[str]:
     return set(re.findall(r"(?:streamdp_|process_)[a-z_]+", re.sub(r'"[^"]*"', "", expression)))
 
@@ -111,14 +122,27 @@ def test_every_metric_is_on_some_dashboard_or_in_a_rule():
 def test_a_dashboard_can_be_provisioned_anywhere_and_keeps_to_its_audience(path):
     dashboard = json.loads(path.read_text())
     assert dashboard["uid"] == path.stem
-    assert [variable["name"] for variable in dashboard["templating"]["list"]] == ["datasource", "instance"]
+    assert list(variables(path)) == ["datasource", "stream", *["promise"] * is_public(path)]
     assert len({panel["id"] for panel in dashboard["panels"]}) == len(dashboard["panels"])
     for panel in dashboard["panels"]:
         assert panel["datasource"]["uid"] == "${datasource}"
         assert all(target["datasource"]["uid"] == "${datasource}" for target in panel["targets"])
-    if "public" in dashboard["tags"]:
+        assert panel["description"].endswith("."), panel["title"]
+        assert panel["type"] == "text" or panel["fieldConfig"]["defaults"]["unit"], panel["title"]
+    for each in expressions(path):
+        series = re.findall(r"(?:streamdp[_:]|process_)[a-z0-9_:]+(.{0,17})", each)
+        assert series
+        assert set(series) == {'{stream="$stream"'}, f"{each} is not of the chosen stream alone"
+    if is_public(path):
         public = {name for metric in METRICS if metric.audience == "public" for name in metric.series}
         assert {name for each in expressions(path) for name in used(each)} <= public
+
+
+@pytest.mark.parametrize("path", [path for path in DASHBOARDS if is_public(path)], ids=lambda path: path.stem)
+def test_a_public_dashboard_begins_with_the_guarantee_as_text(path):
+    first = json.loads(path.read_text())["panels"][0]
+    assert (first["type"], first["gridPos"]["y"]) == ("text", 0)
+    assert "${promise}" in first["options"]["content"]
 
 
 def free_port() -> int:
@@ -132,12 +156,17 @@ class Prometheus:
 
     def ask(self, path: str, **query: str) -> dict:
         address = f"http://127.0.0.1:{self.port}/api/v1/{path}?{urllib.parse.urlencode(query)}"
-        with urllib.request.urlopen(address, timeout=10) as answer:
+        with urllib.request.urlopen(address, timeout=PATIENCE) as answer:
             return json.load(answer)
 
-    def value_of(self, expression: str) -> list[float]:
-        expression = expression.replace("$__rate_interval", "1m").replace("$instance", ".+")
+    def value_of(self, expression: str, stream: str = "") -> list[float]:
+        expression = expression.replace("$__rate_interval", "1m").replace("$stream", stream)
         return [float(sample["value"][1]) for sample in self.ask("query", query=expression)["data"]["result"]]
+
+    def choices(self, variable: dict, stream: str) -> list[str]:
+        """What Grafana offers for a variable whose query is `label_values(series, label)`."""
+        [(series, label)] = re.findall(r"^label_values\((.+), (\w+)\)$", variable["query"]["query"])
+        return self.ask(f"label/{label}/values", **{"match[]": series.replace("$stream", stream)})["data"]
 
 
 def configuration(ports: dict[str, int]) -> str:
@@ -155,10 +184,11 @@ def configuration(ports: dict[str, int]) -> str:
 @needs_prometheus
 def test_every_dashboard_expression_and_recording_rule_returns_something_on_a_healthy_daemon(tmp_path):
     stream = Observed(tmp_path, length="250ms")
-    port = free_port()
+    config = load(stream.path)
+    name, port = config.name, free_port()
     with running(stream, points=3) as (ports, _):
         for port_of_metrics in (ports["metrics"], ports["operator_metrics"]):
-            with urllib.request.urlopen(f"http://127.0.0.1:{port_of_metrics}/metrics", timeout=10) as answer:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port_of_metrics}/metrics", timeout=PATIENCE) as answer:
                 said = subprocess.run(
                     ["promtool", "check", "metrics"], input=answer.read(), capture_output=True, check=False
                 )
@@ -190,7 +220,7 @@ def test_every_dashboard_expression_and_recording_rule_returns_something_on_a_he
             asked |= {rule["record"] for rule in rules() if "record" in rule}
 
             def silent() -> set[str]:
-                return {each for each in asked if all(map(math.isnan, prometheus.value_of(each)))}
+                return {each for each in asked if all(map(math.isnan, prometheus.value_of(each, name)))}
 
             # Rates need two scrapes after what they count.
             waiting = set(asked)
@@ -200,15 +230,20 @@ def test_every_dashboard_expression_and_recording_rule_returns_something_on_a_he
                 return not waiting
 
             try:
-                until(all_answered, 40)
+                until(all_answered)
             except AssertionError:
                 pytest.fail(f"returned nothing: {sorted(waiting)}")
+            for path in DASHBOARDS:
+                assert prometheus.choices(variables(path)["stream"], "") == [name]
+                assert not any(prometheus.value_of(each, "another") for each in expressions(path))
+                if is_public(path):
+                    assert prometheus.choices(variables(path)["promise"], name) == [promise(config)]
             evaluated = prometheus.ask("rules")["data"]["groups"]
             assert {rule["health"] for group in evaluated for rule in group["rules"]} == {"ok"}
             raised = prometheus.ask("alerts")["data"]["alerts"]
             firing = {alert["labels"]["alertname"] for alert in raised if alert["state"] == "firing"}
-            # A stream this fast may use up a window's releases in a second.
-            assert firing <= {"StreamdpBudgetGoneEarly"}
+            # A stream this fast may use up a window's releases in a second; and a busy machine misses points of it.
+            assert firing <= {"StreamdpBudgetGoneEarly", "StreamdpPointsMissed"}
         finally:
             process.terminate()
-            process.wait(20)
+            process.wait(PATIENCE)

@@ -204,6 +204,60 @@ def test_a_missed_point_is_repeated_without_a_look_at_the_data():
     assert (header["kind"], header["reason"]) == ("repeat", "missed")
 
 
+def miss(engine: Engine, first: int, last: int) -> list:
+    return engine.handle(PointClosed(last, 1_000 * (first - 1), 1_000 * last, last - first + 1))
+
+
+def test_a_run_of_missed_points_is_one_message_for_each_histogram():
+    engine = make_engine(names=("one", "two"))
+    close(engine, 1)
+    actions = miss(engine, 2, 25_920_000)
+    assert engine.last_point == 25_920_000
+    for topic, count in ((TOPICS.releases, 2), (TOPICS.head, 1)):
+        headers = [message.header for message in published(actions, topic)]
+        assert len(headers) == count
+        assert {(header["first_missed"], header["time_point"]) for header in headers} == {(2, 25_920_000)}
+        assert {message.missed for message in published(actions, topic)} == {25_919_999}
+    repeats = [message.header for message in published(actions, TOPICS.releases)]
+    assert {(each["kind"], each["reason"], each["opened"]) for each in repeats} == {("repeat", "missed", 1_000)}
+    (header, *_) = (message.header for message in published(close(engine, 25_920_001), TOPICS.releases))
+    assert "first_missed" not in header
+
+
+def test_a_run_leaves_what_its_points_leave_one_by_one():
+    at_once, one_by_one = make_engine(), make_engine()
+    for engine in (at_once, one_by_one):
+        close(engine, 1)
+    run, last = miss(at_once, 2, 5), [close(one_by_one, point, missed=True) for point in range(2, 6)][-1]
+    assert [each for each in run if isinstance(each, SaveState)] == [
+        each for each in last if isinstance(each, SaveState)
+    ]
+    for topic in (TOPICS.releases, TOPICS.head):
+        ((first, second),) = zip(published(run, topic), published(last, topic), strict=True)
+        differ = {name for name in first.header if first.header[name] != second.header[name]}
+        assert differ <= {"first_missed", "opened"}
+    later = [
+        [published(close(engine, point), TOPICS.releases)[0] for point in (6, 7)] for engine in (at_once, one_by_one)
+    ]
+    assert [message.header for message in later[0]] == [message.header for message in later[1]]
+
+
+def test_a_run_follows_the_last_point_and_ends_a_horizon():
+    engine = make_engine(horizon=6)
+    close(engine, 1)
+    with pytest.raises(ValueError, match="does not follow"):
+        miss(engine, 3, 4)
+    assert {message.kind for message in published(miss(engine, 2, 6), TOPICS.releases)} == {"repeat", "ended"}
+    assert engine.ended
+
+
+def test_a_run_that_begins_before_the_budget_is_back_was_missed_all_the_same():
+    engine = make_engine(last_point=5, resumes_at=8)
+    (missed,) = published(miss(engine, 6, 9), TOPICS.releases)
+    assert (missed.header["reason"], missed.missed) == ("missed", 4)
+    assert published(close(engine, 10), TOPICS.releases)[0].header["reason"] == "scheduled"
+
+
 def test_points_that_were_written_off_are_repeated_until_the_budget_is_back():
     engine = make_engine(last_point=5, resumes_at=8)
     kinds = [published(close(engine, point), TOPICS.releases)[0].header for point in (6, 7, 8)]

@@ -6,6 +6,7 @@ import logging
 import os
 import stat
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from streamdp.ingest import DeadLetterFile, DeadLetterTopic, Decoder, Reason, la
 from streamdp.transport.base import TopicPartition, TopicSpec
 from streamdp.transport.batch import Blobs, RecordBatch
 from streamdp.transport.filelog import FileLog
+from streamdp.transport.guard import Skip, Skips
 
 DECODER = Decoder(Domain([Attribute.integer("age", 0, 9)]), digest_key=bytes(16))
 GOOD = b'{"ts":1,"op":"upsert","record":{"age":3}}'
@@ -228,6 +230,26 @@ def test_what_is_too_large_leaves_only_its_place(tmp_path):
     topic.flush()
     assert kept.letter.key is None and kept.letter.value == b""
     assert dict(kept.letter.headers)["__connect.errors.exception.message"] == b"TOO_LARGE"
+
+
+def test_what_is_skipped_is_not_looked_at_and_leaves_only_its_place(tmp_path):
+    """Wherever it lies in the batch, its neighbours become what they are without it."""
+    batch = batch_of([GOOD, b"secret", GOOD, b"{"], keys=[b"a", b"secret", b"secret", b"d"])
+    name = TopicPartition(batch.topic, batch.partition)
+    domain = Domain([Attribute.integer("age", 0, 9)])
+    skipping = Decoder(domain, digest_key=bytes(16), skips=Skips([Skip(name, 1, 2), Skip(name, 70, 90)]))
+    decoded, plain = skipping.decode(batch, None), Decoder(domain, digest_key=bytes(16)).decode(batch, None)
+    assert decoded.rows.tolist() == [0] and (decoded.user[0] == plain.user[0]).all()
+    assert decoded.rejected_by_reason() == {Reason.SKIPPED: 2, Reason.BAD_JSON: 1}
+    path = tmp_path / "dead.jsonl"
+    letters = DeadLetterFile(path)
+    letters.write(batch, decoded)
+    letters.close()
+    assert b"secret" not in path.read_bytes()
+    reasons = [(line["offset"], line["reason"], "omitted" in line) for line in lines(path)]
+    assert reasons == [(1, "SKIPPED", True), (2, "SKIPPED", True), (3, "BAD_JSON", False)]
+    other = replace(batch, partition=batch.partition + 1)
+    assert Reason.SKIPPED not in skipping.decode(other, None).rejected_by_reason()
 
 
 LIMIT = 2_000

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from waiting import PATIENCE
 
 from streamdp.domain import Attribute, Domain
 from streamdp.jobs import worker
@@ -64,11 +65,10 @@ def test_the_memory_of_kmeans_on_a_snapshot_does_not_grow_with_rows(tmp_path: Pa
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(120)
 def test_a_kmeans_job_has_a_result_within_the_memory_that_no_rows_need(tmp_path: Path) -> None:
     """The snapshot is 12 MB, a table of its values would be 96 MB, and 32 MB are left for blocks of rows."""
     with SpawnExecutor(1, Limits(seconds=60, memory_bytes=4096 * MEGABYTE)) as pool:
-        needed = int(pool.submit(bytes_in_use, snapshot(tmp_path, 0)).result(60))
+        needed = int(pool.submit(bytes_in_use, snapshot(tmp_path, 0)).result(PATIENCE))
     path = snapshot(tmp_path, 1_500_000)
     with SpawnExecutor(1, Limits(seconds=60, memory_bytes=needed + 32 * MEGABYTE)) as pool:
-        assert pool.submit(fit, path, "dplloyd").result(60)
+        assert pool.submit(fit, path, "dplloyd").result(PATIENCE)

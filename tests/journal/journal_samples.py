@@ -48,6 +48,13 @@ def fresh_point(time_point: int, cells: int = 4, epsilon: Fraction = Fraction(1,
     return PointCommit(**{**settings, **changed})
 
 
+def missed_points(first: int, last: int) -> PointCommit:
+    """A run of points that nobody watched."""
+    return PointCommit(
+        last, 1000 * first, 1000 * last + 999, None, "missed", first=first, messages=fresh_point(last).messages
+    )
+
+
 def contents(journal: JournalReader) -> list[Any]:
     """Every row of every table."""
     tables = [name for (name,) in journal.rows("SELECT name FROM sqlite_master WHERE type = 'table'")]

@@ -199,7 +199,11 @@ def test_a_write_off_under_w_event(path: Path, journal: Journal) -> None:
     assert verify(path) == []
     with open_journal(path) as again:
         assert again.ledger.resumes_at == 17
-        assert [p.status for p in again.points()] == ["closed"] * 2 + ["written_off"] * 5 + ["missed"] * 9
+        assert [(p.first, p.time_point, p.status) for p in again.points()] == [
+            *((point, point, "closed") for point in (1, 2)),
+            (3, 7, "written_off"),
+            *((point, point, "missed") for point in range(8, 17)),
+        ]
         again.commit_point(fresh_point(17))
 
 

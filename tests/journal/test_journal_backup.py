@@ -1,7 +1,11 @@
 from __future__ import annotations
 
+import fcntl
+import json
 import os
 import sqlite3
+import subprocess
+import time
 from fractions import Fraction
 from pathlib import Path
 
@@ -9,7 +13,7 @@ import numpy as np
 import pytest
 from journal_samples import fresh_point, open_journal
 
-from streamdp.journal import Journal, JournalError, JournalReader, Release, backup, verify
+from streamdp.journal import Journal, JournalError, JournalReader, Release, backup, backup_into, last_backup, verify
 from streamdp.privacy.ledger import Charge
 
 
@@ -44,11 +48,112 @@ def test_a_backup_never_overwrites(path: Path, journal: Journal, tmp_path: Path)
 
 
 def test_a_backup_that_fails_leaves_nothing(path: Path, journal: Journal, tmp_path: Path) -> None:
-    with pytest.raises(JournalError):
+    with pytest.raises(JournalError, match=r"there is no directory .*missing"):
         backup(path, tmp_path / "missing" / "monday")
+    with pytest.raises(JournalError, match=r"there is no directory .*missing"):
+        backup_into(path, tmp_path / "missing", "visits", keep=1)
+    with pytest.raises(JournalError, match="is a directory; name a file in it, or give --every"):
+        backup(path, tmp_path)
     with pytest.raises(JournalError, match="no journal"):
         backup(tmp_path / "nothing", tmp_path / "monday")
     assert not (tmp_path / "monday").exists()
+
+
+def test_a_backup_is_verified_and_an_unsound_one_does_not_stay(path: Path, journal: Journal, tmp_path: Path) -> None:
+    journal.commit_point(fresh_point(1))
+    target = tmp_path / "copies"
+    target.mkdir()
+    good, _ = backup_into(path, target, "visits", keep=1)
+    made = last_backup(path, journal.identity.journal_id)
+    spoiler = sqlite3.connect(path)
+    with spoiler:
+        spoiler.execute("UPDATE messages SET value = x'00' WHERE sequence = 1")
+    spoiler.close()
+    with pytest.raises(JournalError, match=r"not sound and was removed \(message 1 of time point 1 .*journal verify"):
+        backup(path, target / "monday")
+    with pytest.raises(JournalError, match="not sound"):
+        backup_into(path, target, "visits", keep=1)
+    assert list(target.iterdir()) == [good], "the earlier one stays"
+    assert last_backup(path, journal.identity.journal_id) == made
+
+
+def test_a_series_keeps_the_newest_of_its_own_journal(path: Path, journal: Journal, tmp_path: Path) -> None:
+    target = tmp_path / "copies"
+    target.mkdir()
+    foreign = [target / "visits-00000000-20200101T000000000Z.db", target / "notes.db"]
+    for file in foreign:
+        file.write_text("another's")
+    ours = f"visits-{journal.identity.journal_id[:8]}-"
+    ahead = target / f"{ours}29990101T000000000Z.db"  # made while the clock was wrong
+    ahead.write_text("")
+    killed = target / f"{ours}20200101T000000000Z.db.1.partial"
+    for suffix in ("", "-journal"):
+        killed.with_name(killed.name + suffix).write_text("")
+    made = []
+    for time_point in (1, 2, 3, 4):
+        journal.commit_point(fresh_point(time_point))
+        file, last = backup_into(path, target, "visits", keep=3)
+        assert last == time_point
+        assert file.stat().st_mode & 0o777 == 0o600
+        made.append(file)
+        time.sleep(0.002)
+    assert sorted(target.iterdir()) == sorted([*foreign, ahead, *made[-2:]])
+    assert made == sorted(made)
+    assert verify(made[-1]) == []
+
+
+def test_what_another_backup_writes_now_is_left_alone(path: Path, journal: Journal, tmp_path: Path) -> None:
+    target = tmp_path / "copies"
+    target.mkdir()
+    partial = target / "monday.1.partial"
+    with partial.open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        backup(path, target / "monday")
+        assert partial.exists()
+    backup(path, target / "monday2")
+    assert partial.exists(), "it is not of this name"
+    (target / "monday").unlink()
+    backup(path, target / "monday")
+    assert not partial.exists()
+
+
+def test_the_time_of_the_last_verified_backup_is_beside_the_journal(
+    path: Path, journal: Journal, tmp_path: Path
+) -> None:
+    mine = journal.identity.journal_id
+    assert last_backup(path, mine) == 0
+    before = time.time()
+    backup(path, tmp_path / "monday")
+    assert before <= last_backup(path, mine) <= time.time()
+    assert last_backup(path, "another's") == 0
+    record = path.with_name(path.name + ".backup")
+    assert record.stat().st_mode & 0o777 == 0o600
+    for text in ("", "[]", "7", '{"format": 1}', json.dumps({"format": 1, "journal_id": mine, "made": None})):
+        record.write_text(text)
+        assert last_backup(path, mine) == 0
+    record.unlink()
+    record.mkdir()
+    with pytest.raises(JournalError, match=r"the backup is sound, but .*\.backup cannot be written"):
+        backup(path, tmp_path / "tuesday")
+    assert verify(tmp_path / "tuesday") == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="NOT TESTED: mounting a small tmpfs needs root")
+def test_a_full_disk_is_named_and_left_as_it_was(path: Path, journal: Journal, tmp_path: Path) -> None:
+    for time_point in range(1, 60):
+        journal.commit_point(fresh_point(time_point))
+    disk = tmp_path / "small"
+    disk.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(disk)]
+    if subprocess.run(command, check=False, capture_output=True).returncode != 0:
+        pytest.skip("tmpfs cannot be mounted here")
+    try:
+        with pytest.raises(JournalError, match=rf"no room for {disk}/monday\. Free some space"):
+            backup(path, disk / "monday")
+        assert list(disk.iterdir()) == []
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+    assert verify(path) == []
 
 
 SPOILED = {

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from journal_samples import fresh_point, open_journal
+from waiting import PATIENCE
 
 from streamdp.journal import JournalError, JournalReader, verify
 from streamdp.journal.errors import JournalLocked
@@ -47,7 +48,7 @@ def start_writer(path: Path) -> subprocess.Popen[str]:
 
 def wait_for_points(path: Path, points: int) -> None:
     """However busy the machine is, so many are committed before the writer is killed."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE
     with JournalReader.open(path) as journal:
         while journal.last_time_point < points:
             assert time.monotonic() < deadline

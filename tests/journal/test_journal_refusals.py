@@ -40,7 +40,8 @@ def test_somebody_elses_journal_is_refused(path: Path, journal: Journal, changed
 
 
 def test_what_may_shorten_does_so_from_the_next_point(path: Path, journal: Journal) -> None:
-    journal.commit_points([fresh_point(1), fresh_point(2)])
+    for time_point in (1, 2):
+        journal.commit_point(fresh_point(time_point))
     journal.close()
     for longer in (None, 21):
         with pytest.raises(JournalMismatch, match="expire_after is 20 and may only become shorter"):

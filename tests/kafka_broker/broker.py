@@ -21,7 +21,7 @@ from .install import kafka_jars
 
 USER, PASSWORD = "alice", "correct-horse"
 START_SECONDS = 90
-JAVA = ["java", "-Xmx512m", "-Xms128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData"]
+JAVA = ["java", "-Xms128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData"]
 LOGGING = ["-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-Dlog4j2.level=warn"]
 
 
@@ -38,36 +38,68 @@ class Addresses:
         return asdict(self)
 
 
+@dataclass(frozen=True)
+class Place:
+    """A broker's place in a cluster: its number, and the ports of all controllers, its own among them."""
+
+    cluster_id: str
+    node: int
+    controllers: tuple[int, ...]
+
+    @property
+    def replicas(self) -> int:
+        """Every broker has a copy of every partition."""
+        return len(self.controllers)
+
+    @property
+    def heap(self) -> str:
+        return "-Xmx512m" if self.replicas == 1 else "-Xmx320m"
+
+
+def places(count: int) -> list[Place]:
+    """A new cluster of so many brokers."""
+    cluster_id = "A" + urlsafe_b64encode(uuid.uuid4().bytes).decode()[1:22]
+    controllers = tuple(_free_ports(count))
+    return [Place(cluster_id, node, controllers) for node in range(1, count + 1)]
+
+
 class Broker:
     """A broker under the caller's control; its files live under `home`."""
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, place: Place | None = None) -> None:
+        place = place or places(1)[0]
         self.home = home
+        self._java_command = [*JAVA, place.heap, *LOGGING, "-cp", f"{kafka_jars()}/*"]
         self._process: subprocess.Popen[bytes] | None = None
-        self._classpath = f"{kafka_jars()}/*"
         home.mkdir(parents=True, exist_ok=True)
         _make_certificate(home)
-        plain, tls, sasl, controller = _free_ports(4)
+        plain, tls, sasl = _free_ports(3)
         self.addresses = Addresses(
             f"127.0.0.1:{plain}", f"127.0.0.1:{tls}", f"127.0.0.1:{sasl}", str(home / "certificate.pem")
         )
         self._settings = home / "server.properties"
-        self._settings.write_text(_settings(home, plain, tls, sasl, controller))
-        cluster = "A" + urlsafe_b64encode(uuid.uuid4().bytes).decode()[1:22]
-        scram = f"SCRAM-SHA-256=[name={USER},password={PASSWORD}]"
-        self._java("kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(self._settings), "--add-scram", scram)
+        self._settings.write_text(_settings(home, plain, tls, sasl, place))
+        format_storage = ("kafka.tools.StorageTool", "format", "-t", place.cluster_id, "-c", str(self._settings))
+        self._java(*format_storage, "--add-scram", f"SCRAM-SHA-256=[name={USER},password={PASSWORD}]")
 
     def start(self) -> None:
         """Start it on its ports and data, and wait until it answers."""
+        self.launch()
+        self.await_answer()
+
+    def launch(self) -> None:
         log = (self.home / "broker.log").open("ab")
         self._process = subprocess.Popen(
-            [*_dying_with_parent(), *JAVA, *LOGGING, "-cp", self._classpath, "kafka.Kafka", str(self._settings)],
+            [*_dying_with_parent(), *self._java_command, "kafka.Kafka", str(self._settings)],
             stdout=log,
             stderr=log,
             stdin=subprocess.DEVNULL,
             cwd=self.home,
         )
         log.close()
+
+    def await_answer(self) -> None:
+        assert self._process is not None
         deadline = time.monotonic() + START_SECONDS
         while not _answers(self.addresses.plain):
             if self._process.poll() is not None or time.monotonic() > deadline:
@@ -92,6 +124,18 @@ class Broker:
         assert self._process is not None
         self._process.send_signal(signal.SIGCONT)
 
+    def copy_of(self, topic: str, copy: Path) -> Path:
+        """A copy of what the topic holds; the broker must not run."""
+        for folder in (self.home / "data").glob(f"{topic}-*"):
+            shutil.copytree(folder, copy / folder.name)
+        return copy
+
+    def put_back(self, copy: Path) -> None:
+        """Make topics what they were when they were copied, as an unclean election does; the broker must not run."""
+        for folder in copy.iterdir():
+            shutil.rmtree(self.home / "data" / folder.name)
+            shutil.copytree(folder, self.home / "data" / folder.name)
+
     def _end(self, number: signal.Signals) -> None:
         if self._process is None:
             return
@@ -105,18 +149,22 @@ class Broker:
         self._process = None
 
     def _java(self, *arguments: str) -> None:
-        command = [*JAVA, *LOGGING, "-cp", self._classpath, *arguments]
+        command = [*self._java_command, *arguments]
         done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=self.home)
         if done.returncode != 0:
             raise RuntimeError(f"{arguments[0]} failed: {(done.stdout + done.stderr)[-2000:]}")
 
 
-def _settings(home: Path, plain: int, tls: int, sasl: int, controller: int) -> str:
+def _settings(home: Path, plain: int, tls: int, sasl: int, place: Place) -> str:
     login = "org.apache.kafka.common.security"
+    controller = place.controllers[place.node - 1]
+    in_sync = place.replicas // 2 + 1
     values = {
         "process.roles": "broker,controller",
-        "node.id": 1,
-        "controller.quorum.voters": f"1@127.0.0.1:{controller}",
+        "node.id": place.node,
+        "controller.quorum.voters": ",".join(
+            f"{node}@127.0.0.1:{port}" for node, port in enumerate(place.controllers, 1)
+        ),
         "controller.listener.names": "CONTROLLER",
         "inter.broker.listener.name": "PLAINTEXT",
         "listeners": f"PLAINTEXT://127.0.0.1:{plain},SSL://127.0.0.1:{tls},SASL_PLAINTEXT://127.0.0.1:{sasl},"
@@ -131,11 +179,12 @@ def _settings(home: Path, plain: int, tls: int, sasl: int, controller: int) -> s
         "listener.name.sasl_plaintext.scram-sha-256.sasl.jaas.config": f"{login}.scram.ScramLoginModule required;",
         "log.dirs": home / "data",
         "num.partitions": 1,
-        "default.replication.factor": 1,
-        "offsets.topic.replication.factor": 1,
+        "default.replication.factor": place.replicas,
+        "min.insync.replicas": in_sync,
+        "offsets.topic.replication.factor": place.replicas,
         "offsets.topic.num.partitions": 1,
-        "transaction.state.log.replication.factor": 1,
-        "transaction.state.log.min.isr": 1,
+        "transaction.state.log.replication.factor": place.replicas,
+        "transaction.state.log.min.isr": in_sync,
         "transaction.state.log.num.partitions": 2,
         "transaction.abort.timed.out.transaction.cleanup.interval.ms": 500,
         "group.initial.rebalance.delay.ms": 0,

@@ -1,8 +1,8 @@
 """Fixtures that give a test a real broker; `tests/conftest.py` makes them known everywhere.
 
 `broker`: the addresses of one broker that the whole run shares, also between workers; never stop it. `own_broker`: one
-of the test's own, to stop, kill and pause. `STREAMDP_TEST_BOOTSTRAP=host:port` puts a broker of yours in place of the
-shared one; what that cannot give (TLS, SASL, killing it) is then skipped.
+of the test's own, to stop, kill and pause; `own_cluster`: three of them. `STREAMDP_TEST_BOOTSTRAP=host:port` puts a
+broker of yours in place of the shared one; what that cannot give (TLS, SASL, killing it) is then skipped.
 """
 
 from __future__ import annotations
@@ -12,12 +12,16 @@ import tempfile
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
 from .broker import Addresses, Broker
+from .cluster import Cluster
 from .install import Unavailable
 from .shared import end_shared_broker, shared_broker
+
+Brokers = TypeVar("Brokers", Broker, Cluster)
 
 GIVEN = "STREAMDP_TEST_BOOTSTRAP"
 SKIPPED = "KAFKA TESTS SKIPPED"
@@ -57,16 +61,26 @@ def secured_broker(broker: Addresses) -> Addresses:
 @pytest.fixture(scope="module")
 def own_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     """A running broker that the module may stop, kill and pause; it is running again when a test gets it."""
+    yield from _running(Broker, tmp_path_factory.mktemp("kafka"))
+
+
+@pytest.fixture(scope="module")
+def own_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Three brokers that the module may stop, kill and pause."""
+    yield from _running(Cluster, tmp_path_factory.mktemp("cluster"))
+
+
+def _running(kind: type[Brokers], home: Path) -> Iterator[Brokers]:
     if os.environ.get(GIVEN):
         _unavailable(f"{GIVEN} names a broker that the tests may not kill")
     try:
-        broker = Broker(tmp_path_factory.mktemp("kafka"))
+        brokers = kind(home)
     except Unavailable as reason:
         _unavailable(str(reason))
         raise
-    broker.start()
-    yield broker
-    broker.kill()
+    brokers.start()
+    yield brokers
+    brokers.kill()
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -17,7 +17,8 @@ from typing import Any, ClassVar
 import pytest
 from datasets import PAIRS, Dataset
 from job_harness import JobStream
-from observed import get, until
+from observed import get
+from waiting import PATIENCE, until
 
 from streamdp.journal import JournalReader
 from streamdp.transport.base import Message
@@ -56,12 +57,12 @@ class Answered(JobStream):
         files = {"CLOCK_FILE": str(directory / "clock"), "ASKED_FILE": str(directory / "asked")}
         starts = self.starts()
         self.process = self.start(kill_at, **files)
-        self.wait(lambda: self.starts() > starts, 60, self.process)
+        self.wait(lambda: self.starts() > starts, self.process)
 
     def end(self, number: int | None = signal.SIGTERM) -> None:
         if number is not None:
             self.process.send_signal(number)
-        self.codes.append(self.process.wait(60))
+        self.codes.append(self.process.wait(PATIENCE))
 
     def pass_point(self, time_point: int, dataset: Dataset) -> None:
         """Feeds a point's messages and lets it close."""
@@ -70,11 +71,11 @@ class Answered(JobStream):
 
     def await_point(self, time_point: int) -> None:
         goal = min(time_point, self.config.horizon or time_point)
-        self.wait(lambda: self.last_published() >= goal, 60, self.process)
+        self.wait(lambda: self.last_published() >= goal, self.process)
 
     def await_job(self, job_id: str) -> None:
         """Until its result is stored, so that both daemons publish it at the same boundary."""
-        self.wait(lambda: (job := self.job(job_id)) is not None and job.state in ("done", "failed"), 60, self.process)
+        self.wait(lambda: (job := self.job(job_id)) is not None and job.state in ("done", "failed"), self.process)
 
     # What can be seen
 
@@ -140,7 +141,7 @@ class Both:
         """A page may be a moment behind the topics, so it gets time to settle."""
         here, there = self.streams
         try:
-            until(lambda: here.pages() == there.pages(), 10)
+            until(lambda: here.pages() == there.pages())
         except AssertionError:
             assert here.pages() == there.pages()
 

@@ -10,6 +10,8 @@ import subprocess
 import time
 from pathlib import Path
 
+from waiting import PATIENCE
+
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 WHY_NOT = "NOT TESTED in a browser: no Chromium (apt-get install -y chromium)"
 
@@ -71,7 +73,7 @@ class Browser:
         assert "exceptionDetails" not in found, found["exceptionDetails"]
         return found["result"].get("value")
 
-    def wait_for(self, expression: str, seconds: float = 60):
+    def wait_for(self, expression: str, seconds: float = PATIENCE):
         deadline = time.monotonic() + seconds
         while not (found := self.evaluate(expression)):
             assert time.monotonic() < deadline, f"never true: {expression}"
@@ -84,7 +86,7 @@ class Browser:
 
     def close(self) -> None:
         self._process.terminate()
-        self._process.wait(20)
+        self._process.wait(PATIENCE)
         os.close(self._write)
         os.close(self._read)
 

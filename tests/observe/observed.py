@@ -8,12 +8,12 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 import urllib.error
 import urllib.request
 from contextlib import contextmanager
 
 from harness import Stream
+from waiting import PATIENCE
 
 LISTENERS = ("metrics", "operator_metrics", "page")
 OBSERVE = "\n[observe]\nmetrics = 0\noperator_metrics = 0\npage = 0\n"
@@ -37,13 +37,13 @@ class Observed(Stream):
                     found[entry["listener"]] = int(entry["address"].rpartition(":")[2])
             return set(found) == set(LISTENERS)
 
-        self.wait(listening, 30, process)
+        self.wait(listening, process)
         return found
 
 
 def get(port: int, path: str) -> tuple[int, str]:
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=PATIENCE) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         with error:
@@ -80,7 +80,7 @@ def running(stream: Observed, points: int = 3, feed: int = 200):
     try:
         ports = stream.ports(process)
         feeder.start()
-        stream.wait(lambda: stream.last_published() >= points, 120, process)
+        stream.wait(lambda: stream.last_published() >= points, process)
         yield ports, process
     finally:
         stop.set()
@@ -88,18 +88,11 @@ def running(stream: Observed, points: int = 3, feed: int = 200):
             feeder.join()
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)
-        process.wait(30)
+        process.wait(PATIENCE)
 
 
 def submit(stream: Stream, *arguments: str, wait: bool = True) -> str:
     """Asks for a job, and waits for it if told to; returns what the command printed."""
     command = [sys.executable, "-m", "streamdp", "job", "submit", str(stream.path), *arguments, *["--wait"] * wait]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=150, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
     return done.stdout + done.stderr
-
-
-def until(condition, seconds: float = 60) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "timed out"
-        time.sleep(0.05)

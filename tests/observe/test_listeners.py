@@ -11,12 +11,11 @@ from pathlib import Path
 
 import pytest
 from observed import Observed, get, running
+from waiting import PATIENCE
 
 from streamdp.config.observe import MAX_CONNECTIONS, Address
 from streamdp.observe import server
 from streamdp.observe.server import MAX_REQUEST_BYTES, Answer, Listener
-
-pytestmark = pytest.mark.timeout(120)
 
 
 @pytest.fixture
@@ -34,7 +33,7 @@ def listening():
 
 def connect(port: int, text: bytes = b"GET / HTTP/1.0\r\n") -> socket.socket:
     """A client that has begun to ask, and goes no further."""
-    client = socket.create_connection(("127.0.0.1", port), timeout=10)
+    client = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE)
     client.sendall(text)
     return client
 
@@ -146,7 +145,7 @@ def test_without_descriptors_a_listener_waits_and_then_goes_on(listening):
     port = listening()
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with ExitStack() as files, socket.socket() as late:
-        late.settimeout(10)
+        late.settimeout(PATIENCE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (300, hard))
         try:
             with pytest.raises(OSError, match="Too many open files"):
@@ -176,5 +175,5 @@ def test_a_daemon_goes_on_while_strangers_hold_its_ports(tmp_path):
         seen = stream.last_published()
         assert get(ports["metrics"], "/live")[0] == 200
         assert open_files(process.pid) < mine + 2 * MAX_CONNECTIONS + 50
-        stream.wait(lambda: stream.last_published() >= seen + 5, 30, process)
+        stream.wait(lambda: stream.last_published() >= seen + 5, process)
         assert get(ports["metrics"], "/ready")[0] == 200

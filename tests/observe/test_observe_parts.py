@@ -8,6 +8,7 @@ import time
 import numpy as np
 import pytest
 from pydantic import ValidationError
+from waiting import until
 
 from streamdp import messages
 from streamdp.config import parse
@@ -19,7 +20,7 @@ from streamdp.errors import StreamdpError
 from streamdp.histograms.bands import bands_of
 from streamdp.histograms.variance import Variance
 from streamdp.journal import StoredMessage
-from streamdp.observe.board import MOST_ALONG, MOST_JOBS, Board, summary
+from streamdp.observe.board import MOST_ALONG, MOST_JOBS, MOST_POINTS, Board, summary
 from streamdp.observe.health import FRESH_SECONDS, Health
 from streamdp.observe.observer import Observer
 from streamdp.observe.standing import returns_in
@@ -77,10 +78,7 @@ class TestHealth:
             clock[0] += FRESH_SECONDS + 1
             assert health.reason == "input not connected"
             answers["input"] = True
-            deadline = time.monotonic() + 5
-            while not health.ready:
-                assert time.monotonic() < deadline
-                time.sleep(0.01)
+            until(lambda: health.ready)
             health.set_running(False)
             assert not health.ready
         finally:
@@ -146,7 +144,38 @@ def test_a_forecast_is_counted_and_is_not_taken_for_a_release():
     assert (value("last_release_timestamp_seconds"), value("release_epsilon")) == (1, 0.1)
 
 
+def missed(view: View, first: int, last: int) -> list[messages.Decoded]:
+    """What a run of missed points publishes: the histogram's repeat, and the head."""
+    run = {"time_point": last, "first_missed": first, "closed": 1_000 * last}
+    repeat = {"kind": "repeat", "histogram": view.name, "reason": "missed", "threshold": None, "epsilon_left": "1/2"}
+    return [messages.decode(messages.encode(run | each)) for each in (repeat, {"kind": "head", "ended": False})]
+
+
+def test_missed_points_are_counted_and_not_their_messages():
+    view, watch = View("wards", DOMAIN, ["ward"]), Watch(parse(STREAM))
+    for message in (*missed(view, 5, 25_920_000), *missed(view, 25_920_001, 25_920_001)):
+        watch._show(message)
+    public = watch._public
+    assert public["streamdp_time_points_missed_total"]._value.get() == 25_919_997
+    assert public["streamdp_time_points_total"]._value.get() == 25_919_997
+    assert public["streamdp_repeats_total"].labels("wards", "missed")._value.get() == 25_919_997
+    assert public["streamdp_time_point"]._value.get() == 25_920_001
+
+
 class TestBoard:
+    def test_a_run_of_missed_points_pushes_out_what_it_leaves_no_room_for(self):
+        view = View("wards", DOMAIN, ["ward"])
+        board = Board({}, [view])
+        board.take(release(view, np.array([1, 2, 3]))[0])
+        for message in (*missed(view, 2, 4), *missed(view, 5, 5)):
+            board.take(message)
+        shown = [(point["first"], point["time_point"]) for point in board.status()["histograms"][0]["points"]]
+        assert shown == [(1, 1), (2, 4), (5, 5)]
+        for message in missed(view, 6, 25_920_000):
+            board.take(message)
+        (point,) = board.status()["histograms"][0]["points"]
+        assert (point["first"], point["time_point"]) == (25_920_001 - MOST_POINTS, 25_920_000)
+
     def test_two_of_three_attributes_in_either_order_and_wide_axes_merged(self):
         view = View("all", DOMAIN, ["ward", "age", "stay"])
         counts = np.random.default_rng(1).integers(-5, 50, view.cells)
@@ -276,10 +305,7 @@ def test_every_failed_publication_and_every_new_try_is_told(tmp_path):
     log.ensure_topics([TopicSpec("s.releases"), TopicSpec("s.head", cleanup="compact")])
     publisher = Publisher(log, Topics.of("s"), "s", Lost(), 0, Listening())
     publisher.publish([StoredMessage(1, 1, Message("s.releases", b"{}", key=b"wards"), b"")])
-    deadline = time.monotonic() + 10
-    while not publisher.is_idle:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    until(lambda: publisher.is_idle)
     publisher.close()
     log.close()
     assert told == ["failed", "retried"]

@@ -10,7 +10,8 @@ import time
 from fractions import Fraction
 
 import pytest
-from observed import Observed, get, names, running, samples, submit, until
+from observed import Observed, get, names, running, samples, submit
+from waiting import PATIENCE, until
 
 from streamdp import messages
 from streamdp.config.observe import Address
@@ -37,7 +38,7 @@ def scraped(tmp_path_factory):
     stream = Observed(tmp_path_factory.mktemp("observed"), length="600ms")
     with running(stream, points=3) as (ports, _):
         told = submit(stream, "kmeans", "--epsilon", "0.1", "--set", "n_clusters=2")
-        refused = submit(stream, "kmeans", "--epsilon", "0.19", "--set", "n_clusters=2")
+        refused = submit(stream, "kmeans", "--epsilon", "0.21", "--set", "n_clusters=2")
         seen = 'streamdp_job_refusals_total{reason="budget"}'
         until(lambda: samples(get(ports["metrics"], "/metrics")[1])[seen] == 1)
         taken = {
@@ -158,10 +159,10 @@ def test_unready_first_then_gone_and_a_restart_remembers_what_was_published(tmp_
     with running(stream, points=2) as (ports, process):
         assert get(ports["metrics"], "/live")[0] == 200
         process.send_signal(signal.SIGTERM)
-        until(lambda: get(ports["metrics"], "/ready") == (503, "not running\n"), 5)
+        until(lambda: get(ports["metrics"], "/ready") == (503, "not running\n"))
         assert get(ports["metrics"], "/live") == (200, "live\n")
         assert samples(get(ports["metrics"], "/metrics")[1])["streamdp_ready"] == 0
-        assert process.wait(20) == 0
+        assert process.wait(PATIENCE) == 0
     published = [messages.decode(value) for value in stream.outputs()]
     (tmp_path / "daemon.log").unlink()
     with running(stream, points=0) as (ports, process):
@@ -184,9 +185,9 @@ def test_decisions_are_not_shown_before_they_are_published(tmp_path):
         process = stream.start()
         try:
             ports = stream.ports(process)
-            stream.wait(lambda: stream.log_text().count('"time point closed"') >= 1, 30, process)
+            stream.wait(lambda: stream.log_text().count('"time point closed"') >= 1, process)
             submit(stream, "kmeans", "--epsilon", "0.01", "--set", "n_clusters=2", wait=False)
-            stream.wait(lambda: '"job started"' in stream.log_text(), 30, process)
+            stream.wait(lambda: '"job started"' in stream.log_text(), process)
             shows_nothing(ports)
             assert '"released"' not in stream.log_text()
         finally:
@@ -221,7 +222,7 @@ def test_after_a_restart_the_ledger_follows_what_is_published(tmp_path):
     )
     stream.path.write_text(stream.path.read_text().replace("[time]\n", '[time]\npublish_after = "4s"\n'))
     process = stream.start()
-    stream.wait(lambda: stream.last_published() >= 3, 60, process)
+    stream.wait(lambda: stream.last_published() >= 3, process)
     process.kill()
     process.wait()
     (tmp_path / "daemon.log").unlink()

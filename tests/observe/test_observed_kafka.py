@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 from kafka import KafkaProducer
 from kafka_broker.broker import Addresses, Broker
-from observed import OBSERVE, Observed, get, samples, until
+from observed import OBSERVE, Observed, get, samples
+from waiting import PATIENCE, until
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "daemon"))
 from kafka_stream import KafkaStream
 
-pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
 SHORT = "socket.timeout.ms = 2000\nsocket.connection.setup.timeout.ms = 3000\n"
 
@@ -35,20 +36,20 @@ def test_ready_follows_the_broker(own_broker: Broker, tmp_path: Path) -> None:
     try:
         ports = Observed.ports(stream, process)
         port = ports["metrics"]
-        until(lambda: get(port, "/ready")[0] == 200, 40)
-        stream.wait(lambda: samples(get(port, "/metrics")[1])["streamdp_time_point"] >= 2, 40, process)
+        until(lambda: get(port, "/ready")[0] == 200)
+        stream.wait(lambda: samples(get(port, "/metrics")[1])["streamdp_time_point"] >= 2, process)
         own_broker.pause()
-        until(lambda: get(port, "/ready") == (503, "input and output not connected\n"), 40)
+        until(lambda: get(port, "/ready") == (503, "input and output not connected\n"))
         assert get(port, "/live")[0] == 200
         assert samples(get(port, "/metrics")[1])["streamdp_ready"] == 0
         own_broker.resume()
-        until(lambda: get(port, "/ready")[0] == 200, 40)
+        until(lambda: get(port, "/ready")[0] == 200)
         before = samples(get(port, "/metrics")[1])["streamdp_time_point"]
-        until(lambda: samples(get(port, "/metrics")[1])["streamdp_time_point"] > before, 40)
+        until(lambda: samples(get(port, "/metrics")[1])["streamdp_time_point"] > before)
     finally:
         own_broker.resume()
         process.send_signal(signal.SIGTERM)
-        assert process.wait(40) == 0, stream.log_text()
+        assert process.wait(PATIENCE) == 0, stream.log_text()
         stream.close()
 
 
@@ -64,18 +65,18 @@ def test_the_operator_sees_what_an_open_transaction_holds_back(broker: Addresses
         def held_back() -> float | None:
             return samples(get(ports["operator_metrics"], "/metrics")[1]).get(series)
 
-        until(lambda: held_back() == 0, 60)
+        until(lambda: held_back() == 0)
         producer.init_transactions()
         producer.begin_transaction()
-        producer.send(stream.topic, b"{}", b"one").get(20)
+        producer.send(stream.topic, b"{}", b"one").get(PATIENCE)
         stream.feed(100)
         stream.flush()
-        until(lambda: held_back() == 101, 20)
+        until(lambda: held_back() == 101)
         assert "uncommitted" not in get(ports["metrics"], "/metrics")[1]
         producer.commit_transaction()
-        until(lambda: held_back() == 0, 20)
+        until(lambda: held_back() == 0)
     finally:
         producer.close(5)
         process.send_signal(signal.SIGTERM)
-        assert process.wait(40) == 0, stream.log_text()
+        assert process.wait(PATIENCE) == 0, stream.log_text()
         stream.close()

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from browser import BROWSER, WHY_NOT, Browser
 from observed import Observed, get, running, submit
+from waiting import PATIENCE
 
 from streamdp import messages
 from streamdp.client import Release
@@ -204,7 +205,7 @@ def test_nothing_was_on_the_console_and_nothing_came_from_elsewhere(shown):
 def test_it_says_when_the_daemon_is_gone(shown):
     _, _, browser, process = shown
     process.terminate()
-    process.wait(30)
+    process.wait(PATIENCE)
     browser.wait_for("document.getElementById('state').textContent.startsWith('No answer')")
 
 

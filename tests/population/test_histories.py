@@ -123,6 +123,28 @@ def test_reading_in_another_order_gives_the_same_records(history: History, seed:
         assert contents(first, time_point) == contents(second, time_point)
 
 
+@settings(deadline=None, max_examples=100)
+@given(histories(), st.lists(st.integers(0, 6), min_size=5, max_size=5))
+def test_closing_the_last_of_a_run_of_points_is_closing_each(history: History, missed: list[int]) -> None:
+    """A run may begin in the middle of a point: what came before it counts in its first one."""
+    at_once, one_by_one = history.population(), history.population()
+    time_point = 0
+    for partitions, run in zip(history.points, missed, strict=False):
+        time_point += 1
+        for population in (at_once, one_by_one):
+            for messages in filter(None, partitions):
+                feed(population, messages, time_point, history.crowded)
+        for point in range(time_point, time_point + run):
+            one_by_one.close(point)
+        time_point += run
+        for population in (at_once, one_by_one):
+            population.close(time_point)
+        assert contents(at_once, time_point) == contents(one_by_one, time_point)
+        assert at_once.users == one_by_one.users
+        for view in VIEWS:
+            assert (at_once.counts(view.name) == one_by_one.counts(view.name)).all()
+
+
 @pytest.mark.slow
 @settings(deadline=None, max_examples=60)
 @given(histories(), st.integers(0, 2**32))

@@ -46,6 +46,16 @@ def test_every_strategy_that_fits_is_compared(path):
     assert best == sorted(best)
 
 
+@pytest.mark.parametrize("privacy", ['epsilon = "1"\nwindow = 5', 'epsilon = "1"\nhorizon = 26000000'])
+def test_a_run_of_missed_points_is_one_in_the_figures(tmp_path, privacy):
+    lines = [line("a", 5, "north"), close(1), close(25_920_000, missed=True), close(25_920_001)]
+    comparison = run(write(tmp_path / "t", lines), config(privacy=privacy), strategies=["baseline", "auto"], runs=2)
+    assert comparison.time_points == 3
+    for standing in comparison.standings:
+        assert len(standing.absolute_by_point) == 3
+        assert standing.releases_by_point[:2] == [1, 0]
+
+
 def test_fitting_covers_all_strategies():
     assert set(fitting(config())) | set(fitting(config(privacy='epsilon = "1"\nhorizon = 9'))) == set(STRATEGIES)
 

@@ -14,6 +14,7 @@ import subprocess
 
 import pytest
 from report_samples import made_up, played
+from waiting import PATIENCE
 
 from streamdp.replay.report import render
 
@@ -21,7 +22,6 @@ BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.timeout(180),
     pytest.mark.skipif(BROWSER is None, reason="NOT TESTED in a browser: no Chromium (apt-get install -y chromium)"),
 ]
 
@@ -78,7 +78,7 @@ def visit(tmp_path, page, script, width=1000, *flags):
         ],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE,
         check=True,
     )
     assert [line for line in done.stderr.splitlines() if "CONSOLE" in line] == []

@@ -57,6 +57,23 @@ def test_a_missed_point_asks_nothing(tmp_path):
     assert reasons == ["missed"]
 
 
+def test_a_run_of_missed_points_is_one_mark_and_one_event(tmp_path):
+    month = 25_920_000
+    lines = [line("a", 5, "north"), close(1), close(month, missed=True), line("b", 6, "south"), close(month + 1)]
+    counts, events, player = played(write(tmp_path / "t", lines))
+    assert counts == [[1, 0, 0, 0], [1, 0, 0, 0], [1, 1, 0, 0]]
+    assert [(event.first, event.time_point) for event in events] == [(1, 1), (2, month), (month + 1, month + 1)]
+    assert (events[1].opened_ts, events[1].closed_ts) == (FIRST + LENGTH, FIRST + month * LENGTH)
+    assert player.pipeline.engine.last_point == month + 1
+
+
+def test_a_run_of_missed_points_ends_with_the_horizon(tmp_path):
+    path = write(tmp_path / "t", [line("a", 5, "north"), close(1), close(50, missed=True), close(51)])
+    _, events, player = played(path, config(privacy='epsilon = "1"\nhorizon = 9'))
+    assert [(event.first, event.time_point) for event in events] == [(1, 1), (2, 9)]
+    assert player.pipeline.engine.ended
+
+
 def test_with_marks_a_record_too_far_ahead_is_a_dead_letter_as_in_the_daemon(tmp_path):
     skew = config().time.skew_ms
     lines = [line("a", LENGTH + skew, "north"), line("b", LENGTH + skew + 1, "north"), close(1)]

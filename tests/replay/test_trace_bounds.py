@@ -111,12 +111,13 @@ def test_the_bound_follows_the_configuration(tmp_path):
 
 
 def test_a_mark_far_ahead_is_broken(tmp_path):
-    path = write(tmp_path / "t", [line("a", 1_000, "north"), close(1), close(10**15)])
-    with (
-        open_trace(path, config()) as trace,
-        pytest.raises(BrokenTrace, match=r"line 3: .*at most 10,000 points ahead"),
-    ):
-        replay(config(), trace)
+    for mark in (close(10_003), close(10**15), close(10**15, missed=True), close(2_000_000_001, missed=True)):
+        path = write(tmp_path / "t", [line("a", 1_000, "north"), close(1), mark])
+        with (
+            open_trace(path, config()) as trace,
+            pytest.raises(BrokenTrace, match=r"line 3: .*at most 10,000 points ahead, of missed points at 2,000,000"),
+        ):
+            replay(config(), trace)
 
 
 def test_a_replay_has_a_last_point(tmp_path, monkeypatch):

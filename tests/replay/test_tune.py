@@ -160,6 +160,13 @@ def test_missed_points_are_skipped():
     assert run_trial(truth, Trial(arguments("baseline", truth, horizon=6), 1, 0)).releases == 3
 
 
+def test_a_run_of_missed_points_is_skipped_at_once():
+    truth = Truth(np.full((3, 4), 100), (4,), np.array([0, 25_919_999, 0]), 10)
+    # At the last point of the horizon dsft spends what is left.
+    trial = Trial(arguments("dsft", truth, horizon=25_920_001, parameters={"releases": 3, "threshold": 1_000}), 1, 0)
+    assert run_trial(truth, trial).releases == 2
+
+
 def test_processes_find_what_one_finds(path):
     settings = config(strategy=DSAT_W)
     parts: list[float] = []

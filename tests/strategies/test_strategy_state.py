@@ -2,6 +2,8 @@ import json
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from strategy_settings import SETTINGS, arguments, walk
 
 from streamdp.errors import StreamdpError
@@ -101,6 +103,59 @@ def test_released_counts_cannot_be_changed_afterwards() -> None:
     assert counts is not None
     with pytest.raises(ValueError, match="read-only"):
         counts[0] = 0
+
+
+def after(name: str, runs: list[int], begin: int, series: list[np.ndarray]) -> tuple[str, list[Decision]]:
+    """The state after some points and a run of skipped ones, in those pieces, and all that is decided after it."""
+    strategy = make_strategy(**arguments(name), source=InsecureSeededSource(7))
+    for counts in series[:begin]:
+        strategy.step(counts)
+    for points in runs:
+        decision = strategy.skip(points)
+        assert (decision.time_point, decision.reason, decision.charges) == (strategy.time_point, "skipped", ())
+        assert (decision.fresh, decision.foreseen) == (False, False)
+    return json.dumps(strategy.state()), [strategy.step(counts) for counts in series[begin + sum(runs) :]]
+
+
+@settings(max_examples=20, deadline=None)
+@given(name=st.sampled_from(sorted(ALL)), begin=st.integers(0, 8), run=st.integers(1, 10), data=st.data())
+def test_a_run_is_skipped_as_its_points_are_one_by_one_and_in_any_pieces(
+    name: str, begin: int, run: int, data: st.DataObject
+) -> None:
+    series = walk(begin, 20)
+    first = data.draw(st.integers(1, run))
+    state, decided = after(name, [run], begin, series)
+    for pieces in ([1] * run, [first, run - first] if run > first else [first]):
+        other, later = after(name, pieces, begin, series)
+        assert other == state
+        assert all(map(same, decided, later)) and len(decided) == len(later)
+
+
+@pytest.mark.parametrize("name", sorted(name for name, (_, given) in ALL.items() if "window" in given))
+def test_thirty_days_are_skipped_at_once_and_the_strategy_goes_on(name: str) -> None:
+    month = 25_920_000
+    strategy = make_strategy(**arguments(name), source=InsecureSeededSource(1))
+    series = walk(1, 20)
+    for counts in series[:10]:
+        strategy.step(counts)
+    size = len(json.dumps(strategy.state()))
+    assert strategy.skip(month).time_point == month + 10
+    assert len(json.dumps(strategy.state())) < size + 40
+    assert sum(strategy.step(counts).fresh for counts in series[10:])
+
+
+@pytest.mark.parametrize("name", sorted(name for name, (_, given) in ALL.items() if "horizon" in given))
+def test_a_run_ends_with_the_horizon_at_the_latest(name: str) -> None:
+    strategy = make_strategy(**arguments(name), source=InsecureSeededSource(1))
+    strategy.step(walk(1, 1)[0])
+    before = json.dumps(strategy.state())
+    with pytest.raises(StreamdpError, match="over"):
+        strategy.skip(20)
+    with pytest.raises(StreamdpError, match="points must be at least 1"):
+        strategy.skip(0)
+    assert json.dumps(strategy.state()) == before
+    assert strategy.skip(19).time_point == 20
+    assert strategy.ended
 
 
 def test_the_horizon_ends() -> None:

@@ -11,6 +11,7 @@ from contextlib import closing
 
 import numpy as np
 import pytest
+from waiting import PATIENCE
 
 from streamdp.transport.base import (
     Fenced,
@@ -20,6 +21,7 @@ from streamdp.transport.base import (
     TopicSpec,
     Transport,
     TransportError,
+    Truncated,
     UnknownTopic,
 )
 from streamdp.transport.batch import RecordBatch
@@ -36,7 +38,7 @@ def drain(transport: Transport, topics: list[str]) -> dict[TopicPartition, list[
     """Everything committed in the topics, as any reader would find it."""
     ends = transport.end_offsets(topics)
     found: dict[TopicPartition, list[Row]] = {name: [] for name in ends}
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE
     with closing(transport.reader(transport.begin_offsets(topics))) as reader:
         while any(reader.positions()[name] < end for name, end in ends.items()):
             assert time.monotonic() < deadline, "the reader does not reach the end"
@@ -138,11 +140,12 @@ class TransportContract:
         with closing(transport.reader({TopicPartition(topic, 0): 0})) as reader:
             begin = time.monotonic()
             assert reader.poll(timeout=0.2) == []
-            assert 0.15 < time.monotonic() - begin < 5
+            assert 0.15 < time.monotonic() - begin < 30
 
-    def test_a_position_beyond_the_end_is_refused(self, transport: Transport, topic: str) -> None:
+    def test_a_position_beyond_the_end_is_noticed(self, transport: Transport, topic: str) -> None:
         transport.ensure_topics([TopicSpec(topic)])
-        with closing(transport.reader({TopicPartition(topic, 0): 5})) as reader, pytest.raises(OffsetGone):
+        beyond = {TopicPartition(topic, 0): 5}
+        with closing(transport.reader(beyond)) as reader, pytest.raises((OffsetGone, Truncated)):
             for _ in range(20):
                 reader.poll(timeout=0.5)
 
@@ -153,7 +156,7 @@ class TransportContract:
                 writer.append([Message(topic, b"%04d" % i * 250, partition=i % 2)])
         found: list[bytes | None] = []
         with closing(transport.reader(transport.begin_offsets([topic]))) as reader:
-            deadline = time.monotonic() + 30
+            deadline = time.monotonic() + PATIENCE
             while len(found) < 40 and time.monotonic() < deadline:
                 batches = reader.poll(max_bytes=5_000, timeout=1.0)
                 assert sum(batch.nbytes for batch in batches) <= 12_000
@@ -196,7 +199,7 @@ class TransportContract:
         end = transport.high_watermarks([topic])[first]
         with closing(transport.reader({first: 0, second: 0})) as reader:
             found: dict[TopicPartition, list[int]] = {first: [], second: []}
-            deadline = time.monotonic() + 60
+            deadline = time.monotonic() + PATIENCE
             for until in ({first: 7, second: 0}, {first: 7, second: 13}, {first: 20}):
                 while any(reader.positions()[name] < offset for name, offset in until.items()):
                     assert time.monotonic() < deadline
@@ -244,7 +247,7 @@ class TransportContract:
 
 def _read_until(reader: object, name: TopicPartition, end: int) -> list[Row]:
     found: list[Row] = []
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + PATIENCE
     while reader.positions()[name] < end:  # type: ignore[attr-defined]
         assert time.monotonic() < deadline, "the reader does not reach the end"
         for batch in reader.poll(timeout=1.0):  # type: ignore[attr-defined]

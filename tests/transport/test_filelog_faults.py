@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from contract import drain, values
+from waiting import PATIENCE
 
 from streamdp.transport.base import LogCorrupted, Message, TopicPartition, TopicSpec
 from streamdp.transport.filelog import FileLog
@@ -176,7 +177,7 @@ def test_processes_share_a_partition_while_another_reads(tmp_path: Path) -> None
         ]
         found: list[bytes] = []
         with closing(log.reader({NAME: 0})) as reader:
-            deadline = time.monotonic() + 60
+            deadline = time.monotonic() + PATIENCE
             while len(found) < 300 and time.monotonic() < deadline:
                 found += [value or b"" for batch in reader.poll(timeout=1.0) for value in batch.values]
         assert [process.wait() for process in processes] == [0, 0]

@@ -12,6 +12,7 @@ import kafka
 import pytest
 from contract import Row, TransportContract, drain, rows, values
 from kafka_broker.broker import Addresses
+from waiting import PATIENCE
 
 from streamdp.transport.base import (
     Fenced,
@@ -61,15 +62,15 @@ def test_what_is_aborted_or_still_open_is_not_read(broker: Addresses, transport:
         for outcome in (producer.abort_transaction, producer.commit_transaction, producer.abort_transaction):
             producer.begin_transaction()
             for _ in range(3):
-                producer.send(topic, outcome.__name__.encode()).get(10)
+                producer.send(topic, outcome.__name__.encode()).get(PATIENCE)
             outcome()
         deadline = time.monotonic() + 10  # A commit is acknowledged a moment before it shows.
         while transport.end_offsets([topic])[name] < 12:
             assert time.monotonic() < deadline, "three transactions of three records and a marker"
         producer.begin_transaction()
-        producer.send(topic, b"open").get(10)
+        producer.send(topic, b"open").get(PATIENCE)
         with closing(open_producer(broker)) as plain:
-            plain.send(topic, b"behind it").get(10)
+            plain.send(topic, b"behind it").get(PATIENCE)
         assert transport.end_offsets([topic]) == {name: 12}, "readers come to where the open transaction begins"
         assert transport.high_watermarks([topic]) == {name: 14}, "the log ends behind it"
         assert values(drain(transport, [topic])[name]) == [b"commit_transaction"] * 3
@@ -92,11 +93,11 @@ def test_a_cut_behind_an_open_transaction_is_drained_when_that_ends(
     name = TopicPartition(topic, 0)
     with closing(open_producer(broker, uuid.uuid4().hex)) as producer, closing(open_producer(broker)) as plain:
         producer.begin_transaction()
-        producer.send(topic, b"one").get(10)
+        producer.send(topic, b"one").get(PATIENCE)
         cuts = []
         for number in range(3):
             for _ in range(5):
-                plain.send(topic, b"others %d" % number).get(10)
+                plain.send(topic, b"others %d" % number).get(PATIENCE)
             cuts.append(transport.high_watermarks([topic]))
         assert cuts == [{name: 6}, {name: 11}, {name: 16}]
         with closing(transport.reader({name: 0})) as reader:
@@ -115,12 +116,12 @@ def test_a_reader_may_begin_above_the_last_stable_offset(
     name = TopicPartition(topic, 0)
     with closing(open_producer(broker, uuid.uuid4().hex)) as producer, closing(open_producer(broker)) as plain:
         producer.begin_transaction()
-        producer.send(topic, b"before").get(10)
-        plain.send(topic, b"before").get(10)
+        producer.send(topic, b"before").get(PATIENCE)
+        plain.send(topic, b"before").get(PATIENCE)
         start = transport.high_watermarks([topic])
         assert start == {name: 2} and transport.end_offsets([topic]) == {name: 0}
         with closing(transport.reader(start)) as reader:
-            producer.send(topic, b"after").get(10)
+            producer.send(topic, b"after").get(PATIENCE)
             assert reader.poll(timeout=0.5) == [] and reader.positions() == start
             producer.commit_transaction()
             assert values(_read_to(reader, name, 4)) == [b"after"]
@@ -129,7 +130,7 @@ def test_a_reader_may_begin_above_the_last_stable_offset(
 def _read_to(reader: Reader, name: TopicPartition, cut: int) -> list[Row]:
     """Everything below the cut, and nothing beyond."""
     found: list[Row] = []
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + PATIENCE
     while reader.positions()[name] < cut:
         assert time.monotonic() < deadline, "the reader does not reach the cut"
         for batch in reader.poll(timeout=1.0, until={name: cut}):
@@ -183,7 +184,7 @@ def test_a_drain_ends_as_soon_as_the_cut_is_reached(transport: KafkaTransport, t
         while reader.positions()[name] < cut:
             reader.poll(timeout=30.0, until={name: cut})
         reader.poll(timeout=30.0, until={name: cut})
-        assert time.monotonic() - begin < 15, "the marker of the transaction ends the wait, not the timeout"
+        assert time.monotonic() - begin < 28, "the marker of the transaction ends the wait, not the timeout"
 
 
 @pytest.mark.parametrize("max_bytes", [300, 1 << 20])
@@ -207,7 +208,7 @@ def test_cut_after_cut_every_record_comes_once_while_more_is_written(
     feeding = threading.Thread(target=feed)
     feeding.start()
     found: dict[TopicPartition, list[tuple[int, bytes | None]]] = {name: [] for name in names}
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE
     with closing(transport.reader(dict.fromkeys(names, 0))) as reader:
         while sum(map(len, found.values())) < 3 * 300 + 240:
             cut = transport.high_watermarks([names[0].topic])
@@ -246,7 +247,7 @@ def test_a_topic_created_again_has_a_new_id(broker: Addresses, transport: KafkaT
     before = transport.topic_id(topic)
     with closing(kafka.KafkaAdminClient(bootstrap_servers=broker.plain)) as admin:
         admin.delete_topics([topic])
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + PATIENCE
     with pytest.raises(UnknownTopic, match=topic):
         while time.monotonic() < deadline:
             transport.topic_id(topic)
@@ -259,12 +260,12 @@ def test_new_partitions_are_picked_up(broker: Addresses, transport: KafkaTranspo
         assert reader.poll(timeout=0.1) == []
         with closing(kafka.KafkaAdminClient(bootstrap_servers=broker.plain)) as admin:
             admin.create_partitions({topic: 3})
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + PATIENCE
         while transport.partitions(topic) != [0, 1, 2]:
             assert time.monotonic() < deadline
         reader.assign_more(transport.begin_offsets([topic]))
         with closing(open_producer(broker)) as producer:
-            producer.send(topic, b"new", partition=2).get(20)
+            producer.send(topic, b"new", partition=2).get(PATIENCE)
         found: list[tuple[int, bytes | None]] = []
         while not found:
             assert time.monotonic() < deadline
@@ -328,7 +329,7 @@ def test_a_writer_that_was_fenced_writes_nothing_more(transport: KafkaTransport,
 def test_a_new_writer_ends_what_a_dead_one_left_open(broker: Addresses, transport: KafkaTransport, topic: str) -> None:
     with closing(open_producer(broker, topic)) as dead:
         dead.begin_transaction()
-        dead.send(topic, b"half a point").get(10)
+        dead.send(topic, b"half a point").get(PATIENCE)
         with closing(transport.writer(topic)) as writer:
             writer.append([Message(topic, b"whole")])
         assert values(drain(transport, [topic])[TopicPartition(topic, 0)]) == [b"whole"]

@@ -18,12 +18,11 @@ from kafka.codec import snappy_encode
 
 from streamdp.domain import Attribute, Domain
 from streamdp.ingest import Decoder, Reason
-from streamdp.transport import kafka_codecs, kafka_records
-from streamdp.transport.base import TopicPartition, TransportError
+from streamdp.transport import kafka_batches, kafka_codecs
+from streamdp.transport.base import TopicPartition
 from streamdp.transport.batch import Blobs, RecordBatch
+from streamdp.transport.kafka_batches import HEADER, HEADER_ROOM, PIECE_BYTES, Buffered, Fetched, read_fetched
 from streamdp.transport.kafka_codecs import decompressed
-from streamdp.transport.kafka_columns import HEADER
-from streamdp.transport.kafka_records import HEADER_ROOM, PIECE_BYTES, Buffered, Fetched, read_fetched
 
 NAME = TopicPartition("t", 0)
 MAX_RECORD_BYTES = 65_536
@@ -70,7 +69,7 @@ def batch_of(records: Sequence[bytes], base: int, codec: int) -> bytes:
 
 
 def read(buffer: bytes, position: int = 0, max_record_bytes: int = MAX_RECORD_BYTES) -> Fetched:
-    return read_fetched(NAME, position, buffer, (), decompressed, max_record_bytes)
+    return read_fetched(NAME, position, buffer, (), max_record_bytes)
 
 
 def rows(batches: Sequence[RecordBatch]) -> list[tuple[Any, ...]]:
@@ -143,13 +142,13 @@ def test_many_records_that_are_fine_come_piece_by_piece(codec: int) -> None:
 
 
 @pytest.mark.parametrize("codec", [0, *range(1, 5)])
-@pytest.mark.parametrize("piece", [1, 1000, PIECE_BYTES])
+@pytest.mark.parametrize("piece", [64, 1000, PIECE_BYTES])
 def test_pieces_of_any_size_give_the_same_records(codec: int, piece: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also around the bound: whether a record is oversize depends on the record alone."""
     limit = 300
-    monkeypatch.setattr(kafka_records, "HEADER_ROOM", 10)
-    monkeypatch.setattr(kafka_records, "PIECE_BYTES", piece)
-    monkeypatch.setattr(kafka_codecs, "PIECE_BYTES", 7 if piece == 1 else piece)
+    monkeypatch.setattr(kafka_batches, "HEADER_ROOM", 10)
+    monkeypatch.setattr(kafka_batches, "PIECE_BYTES", piece)
+    monkeypatch.setattr(kafka_codecs, "PIECE_BYTES", 7 if piece == 64 else piece)
     sizes = [0, 1, 60, 64, 200, *range(limit - 5, limit + 15), 400, 1000, 20_000, 3]
     records = [record(i, b"k%d" % i, bytes(size), [(b"n", b"v")] * (i % 2)) for i, size in enumerate(sizes)]
     expected = []
@@ -178,17 +177,34 @@ def test_a_position_inside_a_long_batch_is_exact() -> None:
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_a_long_batch_that_breaks_off_or_goes_on_is_refused(codec: int) -> None:
+def test_a_long_batch_that_breaks_off_or_goes_on_stops_nobody_else(codec: int) -> None:
+    """Its pieces that are sound count; what follows them is one record without content."""
     records = [record(i, None, bytes(60_000)) for i in range(60)]
     for last in (records[-1][:-5], records[-1] + b"x", varint(1 << 40) + bytes(99)):
-        buffer = batch_of([*records[:-1], last], 0, codec)
-        with pytest.raises(TransportError, match="damaged"):
-            list(read(buffer).records)
+        buffer = batch_of([*records[:-1], last], 0, codec) + batch_of([record(0, b"k", b"v")], 60, codec)
+        *found, unreadable, following = rows(list(read(buffer).records))
+        assert [row[0] for row in found] == list(range(len(found))) and {len(row[3]) for row in found} <= {60_000}
+        assert unreadable == (len(found), 1000, None, b"", False) and following == (60, 1000, b"k", b"v", False)
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("count", [-1, 1])
+def test_a_long_batch_with_a_wrong_number_of_records_takes_no_memory(codec: int, count: int) -> None:
+    buffer = bytearray(batch_of([record(0, None, b"v"), record(1, None, bytes(BOMB))], 0, codec))
+    buffer[57:61] = count.to_bytes(4, "big", signed=True)
+    buffer[17:21] = crc32c(buffer[21:]).to_bytes(4, "big")
+    tracemalloc.start()
+    try:
+        found = rows(list(read(bytes(buffer)).records))
+        assert tracemalloc.get_traced_memory()[1] < MEMORY
+    finally:
+        tracemalloc.stop()
+    assert len(found) == 1 and found[0][0] == 0
 
 
 def test_a_snappy_block_that_claims_more_than_it_can_hold_gets_no_memory() -> None:
     claim = bytes([0xFF, 0xFF, 0xFF, 0xFF, 0x0F]) + b"\0" * 20
-    with pytest.raises(TransportError, match="does not decompress"):
+    with pytest.raises(ValueError, match="longer than it can be"):
         list(decompressed(2, memoryview(claim)))
     assert b"".join(decompressed(2, memoryview(snappy.compress(bytes(1 << 20))))) == bytes(1 << 20)
 
@@ -197,7 +213,7 @@ def test_no_memory_is_said_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     def nothing_left(_: object) -> None:
         raise MemoryError
 
-    monkeypatch.setitem(kafka_codecs._OPEN, 1, nothing_left)
+    monkeypatch.setitem(kafka_codecs.CODECS, 1, nothing_left)
     with pytest.raises(MemoryError):
         list(decompressed(1, memoryview(b"x")))
 

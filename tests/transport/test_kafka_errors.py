@@ -25,9 +25,9 @@ from streamdp.transport.base import (
     Unreachable,
 )
 from streamdp.transport.batch import Blobs, RecordBatch
+from streamdp.transport.kafka_batches import Fetched
 from streamdp.transport.kafka_errors import MEANINGS, TRANSACTION_TIMEOUT_MS, Meaning, listed, translated
 from streamdp.transport.kafka_keys import client_settings
-from streamdp.transport.kafka_records import Fetched
 
 SETTINGS = client_settings({"bootstrap.servers": "here:9092"}, "output")
 BASES = (errors.KafkaError, errors.BrokerResponseError)
@@ -89,6 +89,12 @@ def test_the_bases_of_the_client_s_errors_are_not_in_the_table() -> None:
 )
 def test_what_passes_is_an_outage(error: BaseException) -> None:
     assert type(raised(error)) is Unreachable
+
+
+def test_a_transaction_in_disorder_is_nothing_new(caplog: pytest.LogCaptureFixture) -> None:
+    """As when one of three brokers pauses: the client has a text for it, but no type."""
+    assert type(raised(errors.KafkaError("Could not add partitions to transaction"))) is Unreachable
+    assert not caplog.records
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from contextlib import closing
 import pytest
 from contract import drain, values
 from kafka_broker.broker import Broker
+from waiting import PATIENCE
 
 from streamdp.transport.base import Message, TopicPartition, TopicSpec, TransportError
 from streamdp.transport.kafka import KafkaTransport
@@ -34,7 +35,7 @@ def name(transport: KafkaTransport) -> TopicPartition:
 
 
 def open_writer(transport: KafkaTransport, identity: str) -> object:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE
     while True:
         try:
             return transport.writer(identity)
@@ -55,15 +56,15 @@ def test_a_killed_broker_comes_back(own_broker: Broker, transport: KafkaTranspor
                 writer.append([Message(name.topic, b"lost")])
             with pytest.raises(TransportError, match="open a new one"):
                 writer.append([Message(name.topic, b"lost too")])
-            assert time.monotonic() - begin < 20
+            assert time.monotonic() - begin < 60
             found = [value for batch in reader.poll(timeout=0.5) for value in batch.values]
         while threading.active_count() > threads + 1:
-            assert time.monotonic() - begin < 40, "something besides the reader keeps running"
+            assert time.monotonic() - begin < PATIENCE, "something besides the reader keeps running"
             time.sleep(0.1)
         own_broker.start()
         with closing(open_writer(transport, name.topic)) as writer:
             writer.append([Message(name.topic, b"after")])
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + PATIENCE
         while reader.positions()[name] < transport.end_offsets([name.topic])[name]:
             assert time.monotonic() < deadline, "the reader does not find the broker again"
             found += [value for batch in reader.poll(timeout=1.0) for value in batch.values]
@@ -105,10 +106,10 @@ def test_a_pause_while_sending_leaves_a_publication_once(
         point, begin = 0, time.monotonic()
         try:
             with pytest.raises(TransportError):
-                while time.monotonic() - begin < 30:
+                while time.monotonic() - begin < 90:
                     point += 1
                     writer.append([Message(name.topic, b"%d" % point)])
-            assert time.monotonic() - begin < 25
+            assert time.monotonic() - begin < 60
         finally:
             pausing.join()
             own_broker.resume()
@@ -133,7 +134,7 @@ def test_a_broker_lost_at_the_commit_leaves_a_publication_once(
         try:
             with pytest.raises(TransportError, match="is not known"):
                 writer.append([Message(name.topic, b"point")])
-            assert time.monotonic() - begin < 20
+            assert time.monotonic() - begin < 60
         finally:
             if loss == "pause":
                 own_broker.resume()

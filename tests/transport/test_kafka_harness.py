@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from kafka_broker.shared import shared_broker
+from waiting import PATIENCE
 
 pytestmark = pytest.mark.kafka
 TESTS = Path(__file__).resolve().parents[1]
@@ -69,7 +70,7 @@ def test_the_shared_broker_ends_when_its_run_is_killed(tmp_path: Path, broker: o
         [java] = _children(int((tmp_path / "home" / "keeper.pid").read_text()))
         run.send_signal(signal.SIGKILL)
         run.wait()
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + PATIENCE
     while Path(f"/proc/{java}").exists() and b"Z" not in Path(f"/proc/{java}/stat").read_bytes().split()[2]:
         assert time.monotonic() < deadline, "the broker outlives its run"
         time.sleep(0.1)

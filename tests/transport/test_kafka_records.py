@@ -14,8 +14,7 @@ from kafka.record.memory_records import MemoryRecords, MemoryRecordsBuilder
 
 from streamdp.transport.base import MAX_RECORD_BYTES, TopicPartition, TransportError
 from streamdp.transport.batch import Blobs, RecordBatch
-from streamdp.transport.kafka_codecs import decompressed
-from streamdp.transport.kafka_records import Aborted, Buffered, Fetched, read_fetched
+from streamdp.transport.kafka_batches import Aborted, Buffered, Fetched, read_fetched
 
 NAME = TopicPartition("t", 0)
 Record = tuple[int, bytes | None, bytes | None, list[tuple[str, bytes]]]
@@ -40,7 +39,7 @@ def build(
 
 
 def read(buffer: bytes, position: int = 0, aborted: Sequence[Aborted] = ()) -> Fetched:
-    return read_fetched(NAME, position, buffer, aborted, decompressed, MAX_RECORD_BYTES)
+    return read_fetched(NAME, position, buffer, aborted, MAX_RECORD_BYTES)
 
 
 def whole(fetched: Fetched) -> RecordBatch:
@@ -147,28 +146,101 @@ def test_any_damaged_byte_is_noticed() -> None:
             whole(read(bytes(batch)))
 
 
+UNREADABLE = (0, 0, None, b"", ())
+
+
+def resealed(batch: bytes | bytearray) -> bytes:
+    """With the checksum of what it holds now, as a hostile producer would send it."""
+    return bytes(batch[:17]) + crc32c(batch[21:]).to_bytes(4, "big") + bytes(batch[21:])
+
+
 @pytest.mark.parametrize("position", range(61, 85))
-def test_a_batch_that_makes_no_sense_is_refused_whatever_its_checksum_says(position: int) -> None:
+def test_a_batch_that_makes_no_sense_is_one_record_without_content(position: int) -> None:
+    """Its checksum is right, so this is what the producer wrote: it must not stop what others wrote."""
     batch = bytearray(plain([b"abcdefg", b"hijklmn"]))
     batch[position] ^= 0xFF
-    batch[17:21] = crc32c(batch[21:]).to_bytes(4, "big")
-    try:
-        found = list(whole(read(bytes(batch))).values)
-    except TransportError:
-        return
-    assert len(found) == 2, "a byte of a value, or of a time, may be anything"
+    found = rows(read(plain([b"before"], 0) + resealed(b"\0" * 7 + b"\1" + batch[8:]) + plain([b"after"], 3)))
+    assert found[0] == (0, 0, None, b"before", ()) and found[-1] == (3, 0, None, b"after", ())
+    assert len(found) == 4 or found[1:-1] == [(1, *UNREADABLE[1:])], "a byte of a value, or of a time, may be anything"
 
 
-def test_a_codec_from_the_future_is_refused() -> None:
+@pytest.mark.parametrize("claimed", [(0, 1000, 2), (2, 1, 0), (0, 0, 0), (-5, 1, 2), (-1, -1, -1)])
+def test_offsets_are_those_of_the_broker_whatever_the_records_claim(claimed: tuple[int, ...]) -> None:
+    """A broker takes any in a batch that is not compressed. A record far ahead would keep all later ones back."""
+    batch = bytearray(plain([b"0", b"1", b"2"], 7))
+    size = (len(batch) - 61) // 3
+    for row, delta in enumerate(claimed):
+        record = bytearray(batch[61 + row * size : 61 + (row + 1) * size])
+        raw = (delta << 1) ^ (delta >> 31)
+        record[3:4] = bytes([raw]) if raw < 128 else bytes([raw & 127 | 128, raw >> 7])
+        record[0] = 2 * (len(record) - 1)
+        batch += record
+    del batch[61 : 61 + 3 * size]
+    batch[8:12] = (len(batch) - 12).to_bytes(4, "big")
+    fetched = read(resealed(batch) + plain([b"next"], 10), 7)
+    assert [(row[0], row[3]) for row in rows(fetched)] == [(7, b"0"), (8, b"1"), (9, b"2"), (10, b"next")]
+
+
+@pytest.mark.parametrize(
+    ("claimed", "offsets"), [((2, 5, 9), [2, 5, 9]), ((0, 1, 2), [0, 1, 2]), ((5, 3, 60), [5, 6, 9])]
+)
+def test_gaps_that_compaction_left_inside_a_batch_are_kept(claimed: tuple[int, ...], offsets: list[int]) -> None:
+    """And never more of them than the batch lacks."""
+    batch = bytearray(plain([b"0", b"1", b"2"]))
+    size = (len(batch) - 61) // 3
+    for row, delta in enumerate(claimed):
+        batch[61 + row * size + 3] = 2 * delta
+    batch[23:27] = (9).to_bytes(4, "big")
+    fetched = read(resealed(batch) + plain([b"next"], 10))
+    assert [row[0] for row in rows(fetched)] == [*offsets, 10] and fetched.position == 11
+
+
+def test_numbers_of_more_than_32_bits_read_as_the_broker_reads_them() -> None:
+    batch = bytearray(plain([b"v"]))
+    body = bytes([0, 0, 0, 1, 0x82, 0x80, 0x80, 0x80, 0x10]) + b"v\0"
+    batch[61:] = bytes([2 * len(body)]) + body
+    batch[8:12] = (len(batch) - 12).to_bytes(4, "big")
+    assert rows(read(resealed(batch))) == [(0, 0, None, b"v", ())]
+
+
+def test_headers_that_never_end_take_no_time() -> None:
+    body = b"".join(bytes([2 * 10, 0, 0, 2 * row, 1, 1]) + b"\xfe\xff\xff\xff\x0f" for row in range(60))
+    batch = bytearray(plain([b"v"] * 60))
+    batch[61:] = body
+    batch[8:12] = (len(batch) - 12).to_bytes(4, "big")
+    assert rows(read(resealed(batch))) == [UNREADABLE]
+
+
+def test_control_batches_that_compaction_emptied_are_passed_over() -> None:
+    empty = bytearray(marker(0, 1, commit=True)[:61])
+    empty[8:12] = (61 - 12).to_bytes(4, "big")
+    empty[57:61] = bytes(4)
+    data = bytearray(empty)
+    data[22] &= ~0x20
+    data[7] = 1
+    found = rows(read(resealed(empty) + resealed(data) + plain([b"v"], 2)))
+    assert found == [(2, 0, None, b"v", ())]
+
+
+@pytest.mark.parametrize("count", [-1, 0x7FFFFFFF, 3])
+def test_a_batch_that_lies_about_its_records_is_one_record_without_content(count: int) -> None:
+    batch = bytearray(plain([b"a", b"b"]))
+    batch[57:61] = count.to_bytes(4, "big", signed=True)
+    assert rows(read(resealed(batch) + plain([b"next"], 2))) == [UNREADABLE, (2, 0, None, b"next", ())]
+
+
+def test_a_codec_from_the_future_is_refused_again_and_again() -> None:
     batch = bytearray(plain([b"v"]))
     batch[22] |= 0x07
-    batch[17:21] = crc32c(batch[21:]).to_bytes(4, "big")
     with pytest.raises(TransportError, match="does not know"):
-        whole(read(bytes(batch)))
-    batch[22] = 0x04
-    batch[17:21] = crc32c(batch[21:]).to_bytes(4, "big")
-    with pytest.raises(TransportError, match="does not decompress"):
-        whole(read(bytes(batch)))
+        read(resealed(batch))
+
+
+@pytest.mark.parametrize("codec", range(1, 5))
+def test_what_does_not_decompress_is_one_record_without_content(codec: int) -> None:
+    batch = bytearray(plain([b"v"]))
+    batch[22] |= codec
+    assert rows(read(resealed(batch) + plain([b"next"], 1))) == [UNREADABLE, (1, 0, None, b"next", ())]
 
 
 def test_the_format_before_0_11_is_refused() -> None:

@@ -10,7 +10,6 @@ from math import ceil
 import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtri
-from scipy.stats import rankdata
 
 from streamdp.arrays import Floats
 from streamdp.jobs.base import Meter
@@ -53,6 +52,8 @@ def noisy_correlations(
 
 def block_estimates(block: npt.NDArray[np.integer], pairs: Sequence[tuple[int, int]]) -> npt.NDArray[np.int64]:
     """The correlations of the normal scores of the ranks, in units of the lattice."""
+    from scipy.stats import rankdata  # Half a second: a daemon should not pay for it at every start.
+
     scores = np.rint(SCORE_LATTICE * ndtri((rankdata(block, axis=1) - 0.5) / block.shape[1])).astype(np.int64)
     left, right = np.array(pairs).T
     lengths = np.sqrt(np.square(scores).sum(axis=1).astype(np.float64))

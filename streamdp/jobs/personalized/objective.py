@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from scipy.optimize import minimize
 from scipy.special import expit, ndtri
 
 from streamdp.arrays import Floats
@@ -55,6 +54,8 @@ def perturbed_minimum(
     rows: Floats, signs: Floats, weights: Floats, epsilon: float, ridge: float, loss: str, source: NoiseSource | None
 ) -> Floats:
     """Of rows with norm at most 1, signs of -1, 0 or 1 and weights of at most 1; `ridge` is lambda times the users."""
+    from scipy.optimize import minimize  # A daemon should not pay for it at every start.
+
     beta, ridge = calibrated(epsilon, CURVATURES[loss], ridge)
     features = rows.shape[1]
     uniform = (uniform_below(2**52, 2 * features, source) + 0.5) / 2**52

@@ -255,18 +255,18 @@ class Histogram {
     this.lastPoint = wanted;
     this.time.replaceChildren();
     if (!points.length) return;
-    const first = points[0].time_point, count = points.at(-1).time_point - first + 1;
+    const first = points[0].first, count = points.at(-1).time_point - first + 1;
     const svgIn = (kind, label, wide = count) => make("svg", make("div", this.time, {class: kind}),
       {viewBox: `0 0 ${wide} 100`, preserveAspectRatio: "none", role: "img", "aria-label": label});
     make("h3", this.time, {}, "Time points");
     const releases = points.filter(point => point.kind === "release").length;
-    const strip = svgIn("line strip", `${releases} releases in the last ${points.length} time points`);
+    const strip = svgIn("line strip", `${releases} releases in the last ${count} time points`);
     const kind = point => point.kind !== "repeat" ? point.kind
       : ["below"].includes(point.reason) ? "asked" : "unasked";
     for (const point of points) {
       const tall = {release: 100, forecast: 60, asked: 60, unasked: 15}[kind(point)];
-      const bar = make("rect", strip, {class: kind(point), x: point.time_point - first + 0.08, width: 0.84,
-        y: 100 - tall, height: tall});
+      const bar = make("rect", strip, {class: kind(point), x: point.first - first + 0.08,
+        width: point.time_point - point.first + 0.84, y: 100 - tall, height: tall});
       make("title", bar, {}, `time point ${point.time_point}, ${clock(point.closed)}: ${point.kind} (${point.reason})`);
     }
     this.ends(points);
@@ -296,7 +296,7 @@ class Histogram {
 
   /* Against the whole horizon, or with the current window shaded. */
   burnDown(points, svgIn) {
-    const {window, horizon, reserved} = this.span, first = points[0].time_point, last = points.at(-1);
+    const {window, horizon, reserved} = this.span, first = points[0].first, last = points.at(-1);
     if (!reserved) return;
     const wide = (horizon ?? last.time_point) - first + 1;
     make("h3", this.time, {}, `Epsilon left: ${show(last.epsilon_left, 3)} of ${show(reserved, 3)} `
@@ -317,8 +317,8 @@ class Histogram {
 function steps(points, first, part) {
   let path = "";
   for (const point of points) {
-    const x = point.time_point - first;
-    path += `${path ? "L" : "M"}${x} ${(96 - 92 * part(point)).toFixed(2)}H${x + 1}`;
+    path += `${path ? "L" : "M"}${point.first - first} ${(96 - 92 * part(point)).toFixed(2)}`
+      + `H${point.time_point - first + 1}`;
   }
   return path;
 }

@@ -44,7 +44,7 @@ def run_trial(truth: Truth, trial: Trial) -> Outcome:
     held = None
     error = releases = 0
     for counts, answers, missed in zip(truth.counts, truth.answers, truth.missed, strict=True):
-        decision = strategy.skip() if missed else strategy.step(counts)
+        decision = strategy.skip(int(missed)) if missed else strategy.step(counts)
         if decision.counts is not None and decision.counts is not held:
             held = decision.counts
             answered = truth.range_queries.answers(held)

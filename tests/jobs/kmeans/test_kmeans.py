@@ -133,7 +133,6 @@ def test_more_clusters_than_the_grid_would_have_make_it_finer(method: str) -> No
     assert model.cluster_centers_.shape == (50, 2)
 
 
-@pytest.mark.timeout(60)
 @pytest.mark.parametrize("size", [None, 2**40])
 def test_a_noisy_size_asks_for_no_more_cells_than_can_be_clustered(size: int | None) -> None:
     """At the smallest epsilon noise makes millions of rows out of none, and the cells of mkm do not mind epsilon."""
