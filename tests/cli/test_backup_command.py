@@ -12,9 +12,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from observed import Observed, get, running, samples, until
+from observed import Observed, get, running, samples
 from test_failures import ran
 from test_run_command import CONFIG
+from waiting import until
 
 from streamdp.cli import main
 from streamdp.journal import verify

@@ -14,7 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from observed import Observed, running, until
+from observed import Observed, running
+from waiting import until
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "reverse-proxy.md"
 NGINX = shutil.which("nginx", path=os.environ["PATH"] + ":/usr/sbin")
