@@ -32,7 +32,7 @@ def test_names_are_unique_and_everything_required_is_there() -> None:
         assert any(part in name for name in names)
     for algorithm in (17, 18, 19, 20, 21, 22):
         assert any(f"Alg. {algorithm}" in name for name in names)
-    for rule in ("000 Alg. 7, C-1", "001 Alg. 1, C-1", "001 Alg. 2, clamped", "001 Alg. 2, uncut", "001 Alg. 3"):
+    for rule in ("2017 Alg. 7, C-1", "2015 Alg. 1, C-1", "2015 Alg. 2, clamped", "2015 Alg. 2, uncut", "2015 Alg. 3"):
         assert any(rule in name for name in names)
 
 
