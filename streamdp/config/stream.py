@@ -19,6 +19,7 @@ from streamdp.domain import Domain, View
 from streamdp.fields import Settings
 from streamdp.privacy.levels import Level
 from streamdp.privacy.noise import NoiseSource
+from streamdp.privacy.terms import Terms
 from streamdp.strategies import Conditions, Strategy, make_strategy
 from streamdp.transport.kafka_keys import KafkaSettings, client_settings
 
@@ -164,6 +165,15 @@ class StreamConfig(Settings):
     def share_left(self) -> Fraction:
         """The part of epsilon that no histogram takes: what jobs may spend."""
         return Fraction(1) - sum(shares(self.histogram, self.jobs.share).values())
+
+    @property
+    def terms(self) -> Terms:
+        """What the ledger promises, and to whom."""
+        user = self.input.user
+        if self.horizon is not None:
+            return Terms.finite_horizon(self.epsilon, self.horizon, self.records_per_user, user, self.levels)
+        assert self.window is not None  # a configuration has one of the two
+        return Terms.w_event(self.epsilon, self.window, self.records_per_user, user, self.levels)
 
     def conditions(self, histogram: HistogramSection, view: View) -> Conditions:
         """What the histogram's strategy works under."""

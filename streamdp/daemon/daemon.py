@@ -24,8 +24,9 @@ from streamdp.daemon.clock import Clock
 from streamdp.daemon.job_runner import JobRunner
 from streamdp.daemon.memory import Memory
 from streamdp.daemon.preferences import PreferenceTable
+from streamdp.daemon.recovery import checkpoint_cut
 from streamdp.daemon.schedule import Closed, Cut, Metronome, Missed
-from streamdp.daemon.start import checkpoint_cut, input_identity, start
+from streamdp.daemon.start import input_identity, start
 from streamdp.daemon.truncation import below, lowered, say_truncated
 from streamdp.engine import (
     Action,

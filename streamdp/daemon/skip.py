@@ -20,7 +20,6 @@ from pathlib import Path
 from streamdp.config import StreamConfig, load
 from streamdp.config.transports import open_input
 from streamdp.daemon.in_work import InWork, Place, died_reading
-from streamdp.daemon.start import terms_of
 from streamdp.errors import StreamdpError
 from streamdp.ingest.dead_letters import DeadLetterTopic
 from streamdp.jobs.executor import JobFailed, Limits, SpawnExecutor
@@ -147,7 +146,7 @@ def _trial(config_path: Path, name: TopicPartition, first: int, last: int, skips
 
 def _empty_pipeline(config: StreamConfig, guard: InWork) -> Pipeline:
     """The daemon's own, without users and without a journal."""
-    ledger = Ledger(terms_of(config))
+    ledger = Ledger(config.terms)
     for histogram in config.histogram:
         ledger.reserve(histogram.name, config.share(histogram) * config.epsilon, histogram.strategy)
     return Pipeline(

@@ -9,9 +9,10 @@ from pathlib import Path
 
 from streamdp.config import StreamConfig
 from streamdp.daemon.claims import Entry, Owners
+from streamdp.daemon.output_checks import holds_unknown_results
 from streamdp.daemon.outputs import Head, output_topics, read_head
 from streamdp.daemon.schedule import Schedule, now_ms
-from streamdp.daemon.start import holds_unknown_results, open_journal
+from streamdp.daemon.start import open_journal
 from streamdp.engine import Topics
 from streamdp.journal import Journal, Opening
 from streamdp.transport.base import Transport

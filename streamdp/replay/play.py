@@ -18,7 +18,6 @@ from streamdp import messages
 from streamdp.arrays import Counts
 from streamdp.config import StreamConfig
 from streamdp.config.histograms import HistogramSection
-from streamdp.daemon.start import terms_of
 from streamdp.domain import View
 from streamdp.engine import Action, Charge, PointClosed, Publish
 from streamdp.errors import ConfigurationError
@@ -73,7 +72,7 @@ class Player:
     ) -> None:
         self.config = config
         self.tally = Tally()
-        self.ledger = Ledger(terms_of(config))
+        self.ledger = Ledger(config.terms)
         for histogram in config.histogram:
             self.ledger.reserve(histogram.name, config.share(histogram) * config.epsilon, histogram.strategy)
         self.pipeline = Pipeline(

@@ -25,7 +25,8 @@ from waiting import PATIENCE, until
 from streamdp import messages
 from streamdp.config import StreamConfig, load
 from streamdp.config.transports import open_input, open_output
-from streamdp.daemon.start import open_journal, recover
+from streamdp.daemon.recovery import recover
+from streamdp.daemon.start import open_journal
 from streamdp.engine import Topics
 from streamdp.ingest.dead_letters import DeadLetterFile
 from streamdp.journal import JournalReader

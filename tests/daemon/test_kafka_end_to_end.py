@@ -193,7 +193,8 @@ def test_malformed_messages_in_bulk_change_nothing_but_the_dead_letters(broker, 
 def population(stream: KafkaStream) -> np.ndarray:
     """The counts that recovery comes to."""
     from streamdp.config.transports import open_input, open_output
-    from streamdp.daemon.start import open_journal, recover
+    from streamdp.daemon.recovery import recover
+    from streamdp.daemon.start import open_journal
     from streamdp.ingest.dead_letters import DeadLetterFile
 
     config = stream.config

@@ -11,7 +11,8 @@ from harness import Stream
 
 from streamdp.config import load
 from streamdp.config.transports import open_input, open_output
-from streamdp.daemon.start import checkpoint_cut, drain, open_journal, recover
+from streamdp.daemon.recovery import checkpoint_cut, drain, recover
+from streamdp.daemon.start import open_journal
 from streamdp.ingest.dead_letters import DeadLetterFile
 from streamdp.journal import JournalMismatch, PointCommit
 from streamdp.population import write_checkpoint

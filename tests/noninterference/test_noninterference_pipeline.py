@@ -14,7 +14,6 @@ from datasets import PAIRS, POINT_MS, Dataset, crowd, nobody
 
 from streamdp import messages
 from streamdp.config import load
-from streamdp.daemon.start import terms_of
 from streamdp.engine import Action, Charge, Engine, Plan, PointClosed, Publish, SaveState, StoreRelease
 from streamdp.pipeline import Pipeline
 from streamdp.privacy import Ledger
@@ -142,7 +141,7 @@ def run(case: Case, dataset: Dataset, directory: Path) -> Run:
     path = directory / "clinic.toml"
     path.write_text(case.text())
     config, source = load(path), AnsweringSource()
-    ledger = Ledger(terms_of(config))
+    ledger = Ledger(config.terms)
     for histogram in config.histogram:
         ledger.reserve(histogram.name, config.share(histogram), histogram.strategy)
     result = Run(source.asked)

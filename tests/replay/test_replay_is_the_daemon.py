@@ -18,7 +18,8 @@ from waiting import PATIENCE
 from streamdp.config import load
 from streamdp.config.transports import open_input, open_output
 from streamdp.daemon.daemon import to_commit
-from streamdp.daemon.start import drain, start
+from streamdp.daemon.recovery import drain
+from streamdp.daemon.start import start
 from streamdp.engine import PointClosed, Publish
 from streamdp.journal import JournalReader
 from streamdp.pipeline import population_settings
