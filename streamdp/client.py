@@ -4,7 +4,7 @@
     from streamdp.transport.filelog import FileLog
 
     for update in subscribe(FileLog("data/log"), "clinic"):
-        if update.fresh:
+        if update.is_new:
             print(update.release.range_count(age=(20, 29), sex="f"))
 
 Everything here was released under the guarantee; reading it, combining it and keeping it costs nobody any privacy.
@@ -95,13 +95,13 @@ class Release:
 
     @property
     def epsilon(self) -> Fraction:
-        """What this release cost: nothing, if it was `foreseen`."""
+        """What this release cost: nothing, if it is a forecast."""
         return Fraction(self.header["epsilon"])
 
     @property
-    def foreseen(self) -> bool:
-        """Whether nobody looked at the data: the counts are what earlier releases let expect of the time point."""
-        return str(self.header["kind"]) == "forecast"
+    def kind(self) -> str:
+        """`release`, or `forecast`: then nobody looked at the data, and the counts follow from earlier releases."""
+        return str(self.header["kind"])
 
     @property
     def noise_scale(self) -> Fraction | None:
@@ -166,15 +166,15 @@ class Update:
     """One time point of one histogram: something new, or the same as before. Points that nobody watched share one."""
 
     kind: str
-    """`release` (fresh counts), `forecast` (counts that were foreseen), `repeat` (the last of these stands), or `ended`
-    (nothing more will come)."""
+    """`release` (fresh counts), `forecast` (new ones that follow from earlier releases), `repeat` (the last ones stand)
+    or `ended` (nothing more will come)."""
     header: dict[str, Any]
     release: Release | None
     """What a subscriber holds now; None when nothing was ever released, or it lies before where reading began."""
 
     @property
-    def fresh(self) -> bool:
-        """Whether there are new counts, released or foreseen."""
+    def is_new(self) -> bool:
+        """Whether there are new counts: a release, or a forecast."""
         return self.kind in _WITH_COUNTS
 
     @property

@@ -174,7 +174,7 @@ def test_from_the_beginning_every_point_comes_once_in_order_and_repeats_point_at
         (name, point, kind) for point, kind in enumerate(kinds, start=1) for name in ("age_by_sex", "sex")
     ]
     for update in updates:
-        assert update.fresh == (update.time_point in (1, 4))
+        assert update.is_new == (update.time_point in (1, 4))
         assert update.release.time_point == (1 if update.time_point < 4 else 4)
         assert update.release.histogram == update.histogram
         assert update.header["release_id"] == update.release.release_id
@@ -273,7 +273,7 @@ def test_following_ends_when_every_histogram_has_ended(publisher):
     assert not follower.is_alive()
     assert told(received)[-2:] == [("age_by_sex", 6, "ended"), ("sex", 6, "ended")]
     assert received[-1].release.time_point == 4
-    assert not received[-1].fresh
+    assert not received[-1].is_new
 
 
 @pytest.mark.parametrize("from_beginning", [True, False])
@@ -381,9 +381,9 @@ def test_a_subscriber_of_a_running_daemon_follows_it_to_its_end(tmp_path):
     points = [update.time_point for update in received if update.histogram == "sex" and update.kind != "ended"]
     assert points == list(range(1, 9))
     assert told(received)[-2:] == [("age_by_sex", 8, "ended"), ("sex", 8, "ended")]
-    fresh = [update for update in received if update.fresh]
+    fresh = [update for update in received if update.is_new]
     assert all(isinstance(update.release, Release) for update in fresh)
-    assert any(not update.fresh for update in received if update.histogram == "age_by_sex")
+    assert any(not update.is_new for update in received if update.histogram == "age_by_sex")
 
 
 def _when_there(path: Path, daemon: subprocess.Popen) -> FileLog:

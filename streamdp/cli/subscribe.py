@@ -90,7 +90,7 @@ _TITLES = {
 
 def _fields(update: Update) -> dict[str, Any]:
     fields = {name: value for name, value in update.header.items() if name not in ("parts", "format")}
-    if update.fresh and update.release is not None:
+    if update.is_new and update.release is not None:
         fields["counts"] = update.release.to_numpy().tolist()
     if update.release is not None:
         total = update.release.range_count()
@@ -123,7 +123,7 @@ def _cells(update: Update) -> dict[str, str]:
         "epsilon": decimal_text(spent) if spent else "-",
         "left": decimal_text(as_fraction(header["epsilon_left"])) if "epsilon_left" in header else "-",
         "total": _total(update),
-        "shape": _bars(update) if update.fresh else _reason(update),
+        "shape": _bars(update) if update.is_new else _reason(update),
     }
 
 

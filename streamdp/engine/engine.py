@@ -153,7 +153,7 @@ class Engine:
         actions: list[Action] = [
             Charge(event.time_point, plan.name, epsilon, purpose, counted=False) for epsilon, purpose in decision.costs
         ]
-        is_new = decision.fresh or decision.foreseen
+        is_new = decision.kind != "repeat"
         if is_new:
             self._release_ids[plan.name] = f"{self.journal_id[:12]}.{plan.name}.{event.time_point}"
         release_id = self._release_ids[plan.name]
@@ -164,12 +164,11 @@ class Engine:
             header = {"kind": "repeat", **header, "release_id": release_id}
             return [*actions, self._publish(event, self.topics.releases, plan.name, messages.encode(header))]
         assert release_id is not None  # it was just made
-        assert decision.counts is not None  # a fresh decision has counts, and so has a foreseen one
+        assert decision.counts is not None  # only a repeat may have none
         if decision.fresh:
-            # What is foreseen is no release: it follows from the last one, which the journal goes on holding.
+            # A forecast is no release: it follows from the last one, which the journal goes on holding.
             actions.append(StoreRelease(release_id, plan.name, event.time_point, decision.counts, reason))
-        kind = "release" if decision.fresh else "forecast"
-        header = {"kind": kind, **header, "release_id": release_id, **self._describe(plan, decision)}
+        header = {"kind": decision.kind, **header, "release_id": release_id, **self._describe(plan, decision)}
         parts = messages.encode_release(header, decision.counts, plan.encoding)
         actions += [self._publish(event, self.topics.releases, plan.name, part) for part in parts]
         actions += [

@@ -202,7 +202,7 @@ def _describe_release(release: Release) -> dict[str, Any]:
         "time_point": release.time_point,
         "closed": release.closed,
         "epsilon": float(release.epsilon),
-        "foreseen": release.foreseen,
+        "kind": release.kind,
         "noise_scale": None if release.noise_scale is None else float(release.noise_scale),
         "method": release.header["method"],
         "total": total.value,

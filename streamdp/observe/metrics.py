@@ -93,7 +93,7 @@ METRICS: tuple[Metric, ...] = (
         "streamdp_forecasts_total",
         "counter",
         "",
-        "Time points at which counts were published that were foreseen from earlier releases, for nothing.",
+        "Time points at which a forecast from earlier releases was published, for nothing.",
         "histogram",
     ),
     _public(

@@ -87,7 +87,7 @@ class _Run:
 
     def step(self, truth: Counts, answers: Counts, records: int, missed: int) -> None:
         decision = self._strategy.skip(missed) if missed else self._strategy.step(truth)
-        if (decision.fresh or decision.foreseen) and decision.counts is not None:
+        if decision.kind != "repeat" and decision.counts is not None:
             self._answered = self._queries.answers(decision.counts)
         self._spend(decision.time_point, sum((cost.epsilon for cost in decision.costs), Fraction(0)))
         absolute, relative = errors(answers, self._answered, records)

@@ -27,6 +27,7 @@ from streamdp.strategies.description import Conditions, Guarantee, NoParameters,
 from streamdp.strategies.tuning import Hindsight, Space
 
 Rational = Fraction | Decimal | int | float | str
+DecisionKind = Literal["release", "forecast", "repeat"]
 Purpose = Literal["release", "decisions", "dissimilarity"]
 Reason = Literal[
     "first",  # nothing had been released, so nothing was asked
@@ -65,8 +66,9 @@ class Decision:
     """What one time point publishes. Everything here is public."""
 
     time_point: int
-    fresh: bool
-    """Whether the data was released; other points cost nothing but what deciding costs."""
+    kind: DecisionKind
+    """`release`: the data was released. `forecast`: new counts that follow from earlier releases, which costs nothing.
+    `repeat`: the last counts stand. Other points than releases cost nothing but what deciding costs."""
     counts: Counts | None
     """What subscribers hold from now on; None when nothing was ever released."""
     epsilon: Fraction
@@ -81,8 +83,11 @@ class Decision:
     """What is known of the error of new counts; None for a repeat, or when nothing is."""
     combined: bool = False
     """Whether the counts are an estimate from several releases, so that `scale` is not that of the noise in them."""
-    foreseen: bool = False
-    """Whether the counts are new without a release: foreseen from those before, which costs nothing."""
+
+    @property
+    def fresh(self) -> bool:
+        """Whether the data was released."""
+        return self.kind == "release"
 
 
 class Strategy(Protocol):
@@ -162,9 +167,9 @@ class StreamStrategy(ABC):
         self.released: Counts | None = None
         """What was published with the last release."""
         self.last: Counts | None = None
-        """What subscribers hold: the same, or what was foreseen since."""
-        self.foreseen_at: int | None = None
-        """The point for which it was foreseen, then."""
+        """What subscribers hold: the same, or the forecast made since."""
+        self.forecast_at: int | None = None
+        """The point that the forecast is for."""
         self._method = settings.method
         self._source = settings.source
         self._configuration = _fingerprint({"kind": self.kind, **settings.describe(), **parameters.model_dump()})
@@ -269,9 +274,9 @@ class StreamStrategy(ABC):
         """What is published of a fresh release: the release itself, unless the strategy combines it with others."""
         return noisy
 
-    def _foresee(self, counts: Counts, time_point: int) -> None:
+    def _publish_forecast(self, counts: Counts, time_point: int) -> None:
         """Lets subscribers hold these from that point on: a function of what was released before, and so free."""
-        self.last, self.foreseen_at = _frozen(post_process(counts, self.post)), time_point
+        self.last, self.forecast_at = _frozen(post_process(counts, self.post)), time_point
 
     def _variance(self, scale: Fraction | None) -> Variance | None:
         """What is known of the error of the counts just published, whose noise has this scale; None: none was drawn."""
@@ -296,16 +301,17 @@ class StreamStrategy(ABC):
             noisy = self._method.release(counts, self.shape, verdict.epsilon, self.sensitivity, self._source)
             noisy = self._absorb(noisy, verdict.epsilon)
             self.last = self.released = _frozen(post_process(noisy.counts, self.post))
-            self.foreseen_at = None
+            self.forecast_at = None
             scale = noisy.scale
             variance = self._variance(scale)
             costs = (*costs, Cost(verdict.epsilon, "release"))
-        foreseen = self.foreseen_at == self.time_point
-        if foreseen:
+        kind: DecisionKind = "release" if verdict.epsilon else "repeat"
+        if self.forecast_at == self.time_point:
+            kind = "forecast"
             variance = self._variance(None)
         return Decision(
             time_point=self.time_point,
-            fresh=bool(verdict.epsilon),
+            kind=kind,
             counts=self.last,
             epsilon=verdict.epsilon,
             threshold=verdict.threshold,
@@ -314,7 +320,6 @@ class StreamStrategy(ABC):
             costs=costs,
             variance=variance,
             combined=self.combines,
-            foreseen=foreseen,
         )
 
 

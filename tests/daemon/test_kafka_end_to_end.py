@@ -275,7 +275,7 @@ def test_a_release_of_a_million_cells_passes_a_broker_with_default_limits(stream
         transport.close()
     assert release.counts.size == 1024 * 1024
     assert np.array_equal(release.counts, stored.counts)
-    [fresh] = [update for update in followed if update.fresh]
+    [fresh] = [update for update in followed if update.is_new]
     assert np.array_equal(fresh.release.counts, stored.counts)
     assert len(stream.outputs("latest")) > 1, "it needs several messages"
     assert all(len(value) <= 900_000 for value in stream.outputs())

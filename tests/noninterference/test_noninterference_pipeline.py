@@ -232,7 +232,7 @@ def forecast_peeks(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def peeking(self: StreamStrategy, counts: Any) -> Decision:
         decision = step(self, counts)
-        return replace(decision, counts=decision.counts + counts[0] % 2) if decision.foreseen else decision
+        return replace(decision, counts=decision.counts + counts[0] % 2) if decision.kind == "forecast" else decision
 
     monkeypatch.setattr(StreamStrategy, "step", peeking)
 

@@ -225,10 +225,10 @@ class TestBoard:
         board.take(release(view, np.array([1, 2, 3]))[0])
         (message,) = release(view, np.array([4, 5, 6]), time_point=2, kind="forecast", epsilon="0/1")
         held = board.take(message)
-        assert held is not None and held.foreseen
+        assert held is not None and held.kind == "forecast"
         shown = board.status()["histograms"][0]
         assert [point["kind"] for point in shown["points"]] == ["release", "forecast"]
-        assert (shown["release"]["foreseen"], shown["release"]["epsilon"], shown["release"]["total"]) == (True, 0, 15)
+        assert (shown["release"]["kind"], shown["release"]["epsilon"], shown["release"]["total"]) == ("forecast", 0, 15)
         assert board.drawing("wards", ["ward"])["counts"] == [4, 5, 6]
 
     def test_an_unchanged_status_is_only_its_version(self):

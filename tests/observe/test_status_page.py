@@ -252,14 +252,14 @@ def test_a_horizon_burns_down_to_its_end_and_text_from_outside_stays_text(tmp_pa
         assert " · 6 ± 28 records in 2 cells" in browser.evaluate("document.querySelector('.facts').textContent")
         assert "<img" in browser.evaluate("document.querySelector('.job').textContent")
         assert browser.evaluate("document.querySelectorAll('.forecast').length") == 0
-        # Counts that were foreseen are new, are drawn, and are told from a release.
+        # A forecast has new counts, is drawn, and is told from a release.
         told = {"reason": "waiting", "threshold": None, "epsilon_left": "1/4"}
-        foreseen = header | told | {"kind": "forecast", "release_id": "y", "time_point": 11, "closed": 11_000}
-        for part in messages.encode_release(foreseen | {"epsilon": "0/1"}, np.array([2, 9])):
+        forecast = header | told | {"kind": "forecast", "release_id": "y", "time_point": 11, "closed": 11_000}
+        for part in messages.encode_release(forecast | {"epsilon": "0/1"}, np.array([2, 9])):
             board.take(messages.decode(part))
         browser.wait_for("document.querySelectorAll('.strip .forecast, .legend .forecast').length === 2")
         facts = browser.evaluate("document.querySelector('.facts').textContent")
-        assert facts.startswith("Foreseen for time point 11") and "cost nothing: from earlier releases" in facts
+        assert facts.startswith("Forecast for time point 11") and "cost nothing: from earlier releases" in facts
         assert browser.complaints == []
     finally:
         browser.close()

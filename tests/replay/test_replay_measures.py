@@ -81,7 +81,7 @@ def test_the_report_of_a_replay(tmp_path):
     assert json.loads(json.dumps(result.to_json()))["noise"].endswith("NOT private")
 
 
-def test_what_was_foreseen_is_what_is_measured(tmp_path):
+def test_a_forecast_is_measured(tmp_path):
     """People come steadily; between releases subscribers hold more and more of them."""
     settings = config(privacy='epsilon = "1"\nhorizon = 200', strategy="")
     lines = []

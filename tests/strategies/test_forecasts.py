@@ -38,12 +38,12 @@ def off_by(decisions: list[Decision], series: list[np.ndarray]) -> float:
     return float(np.mean(off[72:]))
 
 
-def test_what_is_foreseen_costs_nothing_and_is_told_apart() -> None:
+def test_a_forecast_costs_nothing_and_is_told_apart() -> None:
     strategy = build()
     decisions = [strategy.step(counts) for counts in tides()]
-    foreseen = [decision for decision in decisions if decision.foreseen]
-    assert len(foreseen) > 30
-    for decision in foreseen:
+    forecasts = [decision for decision in decisions if decision.kind == "forecast"]
+    assert len(forecasts) > 30
+    for decision in forecasts:
         assert not decision.fresh and not decision.epsilon and decision.scale is None
         assert all(charge.purpose == "decisions" for charge in decision.costs)
         assert decision.reason in ("waiting", "below", "cut_off") and decision.variance is not None
@@ -60,10 +60,10 @@ def test_it_is_nearer_to_the_truth_than_what_was_released_last(monkeypatch: pyte
     assert moved < 0.7 * held
 
 
-def test_where_nothing_moves_nothing_is_foreseen() -> None:
+def test_where_nothing_moves_there_is_no_forecast() -> None:
     strategy = build()
     decisions = [strategy.step(np.full(64, 300)) for _ in range(POINTS)]
-    assert sum(decision.foreseen for decision in decisions) < 5
+    assert sum(decision.kind == "forecast" for decision in decisions) < 5
 
 
 def test_it_depends_on_released_data_alone() -> None:
@@ -74,7 +74,7 @@ def test_it_depends_on_released_data_alone() -> None:
         other = blind.step(counts if decision.fresh else np.full(64, 10**6))
         assert not blind._watch.sees
         assert np.array_equal(decision.counts, other.counts)  # type: ignore[arg-type]
-        assert (decision.foreseen, decision.reason) == (other.foreseen, other.reason)
+        assert (decision.kind, decision.reason) == (other.kind, other.reason)
 
 
 @pytest.mark.parametrize("post", [(), ("consistent_total",)])
@@ -86,13 +86,13 @@ def test_a_restart_changes_nothing_of_it(span: dict[str, Any], post: tuple[str, 
     stood = 0
     for counts in tides(150):
         one, other = whole.step(counts), parted.step(counts)
-        assert (one.fresh, one.foreseen, one.reason) == (other.fresh, other.foreseen, other.reason)
+        assert (one.kind, one.reason) == (other.kind, other.reason)
         assert np.array_equal(one.counts, other.counts)  # type: ignore[arg-type]
         text = json.dumps(parted.state())
         parted = restore_strategy("auto", state=json.loads(text), last=parted.released, source=sources[1], **arguments)
         assert json.dumps(parted.state()) == text
-        assert parted.foreseen_at == whole.foreseen_at
-        stood += parted.foreseen_at is not None
+        assert parted.forecast_at == whole.forecast_at
+        stood += parted.forecast_at is not None
     assert stood > 20
 
 
@@ -101,9 +101,9 @@ def test_a_release_takes_its_place() -> None:
     for counts in tides():
         decision = strategy.step(counts)
         if decision.fresh:
-            assert strategy.foreseen_at is None and strategy.last is strategy.released is decision.counts
-        elif decision.foreseen:
-            assert strategy.foreseen_at == decision.time_point and strategy.last is decision.counts
+            assert strategy.forecast_at is None and strategy.last is strategy.released is decision.counts
+        elif decision.kind == "forecast":
+            assert strategy.forecast_at == decision.time_point and strategy.last is decision.counts
 
 
 def test_it_is_made_from_the_release_and_leaves_what_is_known_of_that_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,11 +130,11 @@ def test_it_is_made_from_the_release_and_leaves_what_is_known_of_that_alone(monk
         if decision.fresh:
             assert released is None or corrected[-1] is released
             left = strategy._estimate.left.copy()
-        if decision.foreseen:
-            foreseen = strategy._estimate.forecast(strategy.released, strategy._age)  # type: ignore[arg-type]
-            assert np.array_equal(decision.counts, foreseen)  # type: ignore[arg-type]
+        if decision.kind == "forecast":
+            forecasts = strategy._estimate.forecast(strategy.released, strategy._age)  # type: ignore[arg-type]
+            assert np.array_equal(decision.counts, forecasts)  # type: ignore[arg-type]
             assert np.array_equal(strategy._estimate.left, left)  # type: ignore[arg-type]
-        published += decision.fresh or decision.foreseen
+        published += decision.kind != "repeat"
     assert processed == [("nonnegative",)] * published
 
 
@@ -154,8 +154,8 @@ def test_a_point_that_nobody_asked_foresees_nothing() -> None:
     for counts in tides(120):
         strategy.step(counts)
     decisions = [strategy.skip() for _ in range(12)]
-    assert not any(decision.foreseen for decision in decisions)
-    assert strategy.step(tides()[132]).foreseen or strategy.step(tides()[133]).foreseen
+    assert not any(decision.kind == "forecast" for decision in decisions)
+    assert "forecast" in (strategy.step(tides()[132]).kind, strategy.step(tides()[133]).kind)
 
 
 def test_the_older_the_release_the_less_is_known() -> None:
@@ -176,9 +176,9 @@ def test_the_older_the_release_the_less_is_known() -> None:
 
 
 def test_the_price_of_a_watch_may_stand_beside_it() -> None:
-    """Among many there is a watch, and its question at such a point is about what is foreseen for it."""
+    """Among many there is a watch, and its question at such a point is about the forecast for it."""
     strategy = build(horizon=None, window=100)
     decisions = [strategy.step(1_000 * counts) for counts in tides()]
-    asked = [decision for decision in decisions if decision.foreseen and decision.reason == "below"]
+    asked = [decision for decision in decisions if decision.kind == "forecast" and decision.reason == "below"]
     assert asked
     assert all(decision.epsilon == Fraction(0) for decision in asked)

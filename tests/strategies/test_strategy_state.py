@@ -113,7 +113,7 @@ def after(name: str, runs: list[int], begin: int, series: list[np.ndarray]) -> t
     for points in runs:
         decision = strategy.skip(points)
         assert (decision.time_point, decision.reason, decision.charges) == (strategy.time_point, "skipped", ())
-        assert (decision.fresh, decision.foreseen) == (False, False)
+        assert decision.kind == "repeat"
     return json.dumps(strategy.state()), [strategy.step(counts) for counts in series[begin + sum(runs) :]]
 
 

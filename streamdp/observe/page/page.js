@@ -114,9 +114,9 @@ class Histogram {
     const release = this.about?.release;
     if (!release) return;
     const off = release.total_off === null ? "" : ` ± ${show(Math.round(release.total_off))}`;
-    this.facts.textContent = `${release.foreseen ? "Foreseen for" : "Released at"} time point ${release.time_point}, `
+    this.facts.textContent = `${(release.kind === "forecast") ? "Forecast for" : "Released at"} time point ${release.time_point}, `
       + `${clock(release.closed)} (${ago(release.closed)}) · ${show(release.total)}${off} records in ${show(release.cells)} cells · `
-      + (release.foreseen ? "cost nothing: from earlier releases" : `cost epsilon ${show(release.epsilon, 3)}`)
+      + ((release.kind === "forecast") ? "cost nothing: from earlier releases" : `cost epsilon ${show(release.epsilon, 3)}`)
       + (release.noise_scale === null ? "" : ` · noise of scale ${show(release.noise_scale, 3)} in each count`);
   }
 

@@ -78,7 +78,7 @@ class Auto(StreamStrategy):
     releases and between them, is a function of noisy releases, of cries and of the time, so it costs nothing more.
 
     What it does: it learns from releases how fast the data moves (`Drift`) and in what manner (`Motion`), keeps
-    the best estimate of the data for every scale (`Estimate`), publishes what is foreseen between releases when that
+    the best estimate of the data for every scale (`Estimate`), publishes forecasts between releases when that
     has moved, and looks for the interval between releases under which
     the error to expect is the least (`next_release`). Budget accrues with the time since the last release and is spent
     whole when one is due; data that stands still may get more than accrued. A silence is at most three times as long as
@@ -90,7 +90,7 @@ class Auto(StreamStrategy):
     summary = "when a fresh release is worth more than waiting"
     methods = ("laplace",)
     combines = True
-    state_version = 5
+    state_version = 6
 
     def __init__(self, parameters: NoParameters, **common: Unpack[Common]) -> None:
         super().__init__(parameters, **common)
@@ -161,13 +161,13 @@ class Auto(StreamStrategy):
         return Verdict("first" if self.last is None else "scheduled", epsilon)
 
     def _look_ahead(self) -> None:
-        """Publishes what is foreseen for this point, if that is not what subscribers hold."""
+        """Publishes a forecast for this point, if that is not what subscribers hold."""
         if self.released is None:
             return
-        shown = self._last_release if self.foreseen_at is None else self.foreseen_at
+        shown = self._last_release if self.forecast_at is None else self.forecast_at
         age = self._age
         if self._estimate.has_moved(shown - self._last_release, age):
-            self._foresee(self._estimate.forecast(self.released, age), self.time_point)
+            self._publish_forecast(self._estimate.forecast(self.released, age), self.time_point)
 
     @property
     def _age(self) -> int:
@@ -362,7 +362,7 @@ class Auto(StreamStrategy):
         return {
             "spent": [[point, to_text(epsilon)] for point, epsilon in self._spent],
             "last_release": self._last_release,
-            "foreseen_at": self.foreseen_at,
+            "forecast_at": self.forecast_at,
             "gap": self._gap,
             "due": self._due,
             "wanted": to_text(self._wanted),
@@ -379,10 +379,10 @@ class Auto(StreamStrategy):
         self._wanted = as_fraction(state["wanted"])
         self._interval = state["interval"]
         self._estimate.resume(state["estimate"])
-        if state["foreseen_at"] is not None:
-            assert self.released is not None  # what is foreseen is foreseen from that
-            age = state["foreseen_at"] - self._last_release
-            self._foresee(self._estimate.forecast(self.released, age), state["foreseen_at"])
+        if state["forecast_at"] is not None:
+            assert self.released is not None  # a forecast is made from that
+            age = state["forecast_at"] - self._last_release
+            self._publish_forecast(self._estimate.forecast(self.released, age), state["forecast_at"])
         self._watch.resume(state["watch"], self._source)
 
 
