@@ -93,8 +93,8 @@ def test_another_configuration_does_not_take_the_state_over() -> None:
 def test_a_state_in_an_earlier_format_is_refused_with_its_reason() -> None:
     strategy = make_strategy(**arguments("auto"), source=InsecureSeededSource(1))
     strategy.step(walk(1, 1)[0])
-    with pytest.raises(StreamdpError, match="auto in format 5; it is one of auto in format 4, for the streamdp that"):
-        restore_strategy(**arguments("auto"), state=strategy.state() | {"version": 4}, last=strategy.released)
+    with pytest.raises(StreamdpError, match="auto in format 6; it is one of auto in format 5, for the streamdp that"):
+        restore_strategy(**arguments("auto"), state=strategy.state() | {"version": 5}, last=strategy.released)
 
 
 def test_released_counts_cannot_be_changed_afterwards() -> None:
@@ -112,7 +112,7 @@ def after(name: str, runs: list[int], begin: int, series: list[np.ndarray]) -> t
         strategy.step(counts)
     for points in runs:
         decision = strategy.skip(points)
-        assert (decision.time_point, decision.reason, decision.charges) == (strategy.time_point, "skipped", ())
+        assert (decision.time_point, decision.reason, decision.costs) == (strategy.time_point, "skipped", ())
         assert decision.kind == "repeat"
     return json.dumps(strategy.state()), [strategy.step(counts) for counts in series[begin + sum(runs) :]]
 
