@@ -48,7 +48,7 @@ ERASE = """\
 Take every record of the given message keys out of a topic's files, deletes included. Standard input has one key a line.
 Other records keep their offsets. Producers and daemons may run meanwhile.
 
-First send a delete, and wait until the stream has written two checkpoints after it. A daemon that restarts from an
+First send a delete, and wait until both checkpoints are `tombstone_points` after it. A daemon that restarts from an
 older one would else count the person as before. Every step: docs/guides/erasing-a-person.md"""
 
 LINES_PER_APPEND = 10_000

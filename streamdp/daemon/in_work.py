@@ -70,7 +70,8 @@ class InWork(Guard):
         self.path = path
         places = places_in(path)
         died, before = [p for p in places[:_SUSPECTS] if p], [p for p in places[_SUSPECTS:] if p]
-        self.suspects = [place.after(before) for place in died] if died else before
+        elsewhere = [place for place in before if not any(place.overlaps(each) for each in died)]
+        self.suspects = [*(place.after(before) for place in died), *elsewhere][: _PLACES - _SUSPECTS]
         fresh = path.with_name(path.name + ".new")
         content = b"".join([_MAGIC, bytes(_SUSPECTS * _PLACE.size), *map(_packed, self._suspect_slots())])
         descriptor = os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)

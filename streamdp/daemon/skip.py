@@ -2,8 +2,9 @@
 
 Whether a record is skipped depends on that record and on public limits, never on another user's records or on the
 population: before it is skipped it is tried **alone**, from an empty population, in a fresh process that may use
-`MEMORY_BYTES` and `CPU_SECONDS`. So a skip moves a snapshot by its own user's records only, as any dead letter does,
-and the sensitivity stays what it was. Larger ranges are tried first, but only to find out which records need not be.
+`MEMORY_BYTES` more than an empty stream, and `CPU_SECONDS`. So a skip moves a snapshot by its own user's records only,
+as any dead letter does, and the sensitivity stays what it was. Larger ranges are tried first, but only to find out
+which records need not be.
 
 One thing is shared: records that a producer compressed together are read together. Where that fails, what cannot be
 read is skipped to the end of its batch.
@@ -30,7 +31,8 @@ from streamdp.transport.base import Message, TopicPartition, Transport, Unreacha
 from streamdp.transport.guard import Skip, Skips
 
 MEMORY_BYTES = 2 << 30
-"""What a trial may allocate: far more than any record needs that is not lethal, `max_record_bytes` at its most."""
+"""What a trial may allocate beyond an empty stream: far more than any record needs that is not lethal."""
+_NO_LIMIT = 1 << 60
 CPU_SECONDS = 60
 """Time of the processor, not of the clock: how busy the machine is must not decide."""
 SILENT_SECONDS = 60
@@ -85,6 +87,12 @@ class Search:
         if is_sound:
             return
         if first == last:
+            # A trial of nothing must live, or it is not the record that fails.
+            if not self._try(name, first, first - 1)[0]:
+                raise StreamdpError(
+                    "a trial fails before it reads anything, so no record is at fault and nothing more is skipped. Is "
+                    "there too little memory for the histograms of this stream?"
+                )
             skip = Skip(name, first, first if unread is None else max(first, unread.last))
             self.journal.skip(skip)
             self.say(f"fails alone: {Place(*skip)}")
@@ -97,7 +105,7 @@ class Search:
         """Whether a fresh process survives the range; if not, what it died reading, if that."""
         marker = self.journal.path.with_name(self.journal.path.name + ".trial")
         marker.unlink(missing_ok=True)
-        pool = SpawnExecutor(1, Limits(seconds=float("inf"), memory_bytes=MEMORY_BYTES, niceness=0))
+        pool = SpawnExecutor(1, Limits(seconds=float("inf"), memory_bytes=_NO_LIMIT, niceness=0))
         try:
             refused = pool.submit(_trial, self.config_path, name, first, last, self.journal.skips(), marker).result()
         except JobFailed:
@@ -131,6 +139,8 @@ def _trial(config_path: Path, name: TopicPartition, first: int, last: int, skips
         config = load(config_path)
         source = open_input(config, create=False)
         pipeline = _empty_pipeline(config, guard)
+        allowed = _memory_in_use() + MEMORY_BYTES
+        resource.setrlimit(resource.RLIMIT_DATA, (allowed, allowed))
         reader = source.reader({name: first}, config.input.max_record_bytes, guard)
         deadline = time.monotonic() + SILENT_SECONDS
         while (position := reader.positions()[name]) <= last:
@@ -142,6 +152,12 @@ def _trial(config_path: Path, name: TopicPartition, first: int, last: int, skips
     except StreamdpError as error:
         return str(error).encode()
     return b""
+
+
+def _memory_in_use() -> int:
+    """What counts against `RLIMIT_DATA`, in bytes."""
+    status = Path("/proc/self/status").read_text()
+    return int(status.split("VmData:")[1].split()[0]) * 1024
 
 
 def _empty_pipeline(config: StreamConfig, guard: InWork) -> Pipeline:

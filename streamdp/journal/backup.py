@@ -8,6 +8,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -122,10 +123,15 @@ def _partial(final: Path) -> Iterator[Path]:
         _unlink(partial)
 
 
+_OURS = re.compile(r"(?:[0-9TZ-]+\.db)?\.[0-9]+")
+"""What stands between the beginning of a name and its end: the time, of a series, and the process."""
+
+
 def _remove_leftovers(directory: Path, beginning: str) -> None:
     """What a backup that was killed left behind; not what another one is writing now."""
     for partial in directory.iterdir():
-        if partial.name.startswith(beginning) and partial.name.endswith(PARTIAL):
+        middle = partial.name.removeprefix(beginning).removesuffix(PARTIAL)
+        if partial.name == f"{beginning}{middle}{PARTIAL}" and _OURS.fullmatch(middle):
             with suppress(OSError), partial.open("rb") as held:
                 fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 _unlink(partial)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
 from streamdp.arrays import Counts
 from streamdp.errors import ConfigurationError
@@ -106,7 +107,13 @@ def read_parameters(kind: str, given: Mapping[str, Any]) -> Settings:
             raise ConfigurationError(f"strategy {kind!r} has no parameter {name}; it has {known}") from None
         if first["type"] == "missing":
             raise ConfigurationError(f"strategy {kind!r} needs {name}") from None
-        raise ConfigurationError(f"strategy {kind!r}: {name + ': ' if name else ''}{first['msg']}") from None
+        raise ConfigurationError(f"strategy {kind!r}: {name + ': ' if name else ''}{_in_words(first)}") from None
+
+
+def _in_words(details: ErrorDetails) -> str:
+    """Without the prefix by which pydantic marks our own words."""
+    error = details.get("ctx", {}).get("error")
+    return details["msg"] if error is None else str(error)
 
 
 def _strategy(kind: str) -> type[StreamStrategy]:

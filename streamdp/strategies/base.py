@@ -172,10 +172,12 @@ class StreamStrategy(ABC):
         """The point that the forecast is for."""
         self._method = settings.method
         self._source = settings.source
-        self._configuration = _fingerprint({"kind": self.kind, **settings.describe(), **parameters.model_dump()})
-        missing = next((name for name in ("horizon", "window") if getattr(self, name) is not None), "")
-        if missing not in self.guarantees:
-            raise ConfigurationError(f"{self.kind} is for a {' or a '.join(self.guarantees)}, and this is a {missing}")
+        self._configuration = _fingerprint(
+            {"kind": self.kind, **settings.describe(), "parameters": parameters.model_dump()}
+        )
+        given = next((name for name in ("horizon", "window") if getattr(self, name) is not None), "")
+        if given not in self.guarantees:
+            raise ConfigurationError(f"{self.kind} is for a {' or a '.join(self.guarantees)}, and this is a {given}")
         if self.methods is not None and self._method.name not in self.methods:
             raise ConfigurationError(
                 f"strategy {self.kind} goes with method {' or '.join(self.methods)}; for {self._method.name} choose"
@@ -183,9 +185,9 @@ class StreamStrategy(ABC):
             )
 
     @classmethod
+    @abstractmethod
     def outline(cls, parameters: Any, conditions: Conditions) -> Outline:
         """What it can afford with these parameters."""
-        raise NotImplementedError
 
     @classmethod
     def suggested(cls, conditions: Conditions, releases: int) -> dict[str, Any]:

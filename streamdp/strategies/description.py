@@ -50,7 +50,7 @@ class Conditions:
         """The value of a parameter that cannot be more than the number of points."""
         if value > self.span:
             word = "window" if self.horizon is None else "horizon"
-            raise WrongParameter(name, f"found {value}; give at most the privacy.{word}, {self.span}")
+            raise WrongParameter(name, f"found {value}; give at most the {word}, {self.span}")
         return value
 
 

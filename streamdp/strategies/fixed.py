@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import ceil
 from typing import Any, Unpack
 
 from pydantic import Field
@@ -45,18 +44,18 @@ class Fixed(StreamStrategy):
 
     @classmethod
     def outline(cls, parameters: FixedParameters, conditions: Conditions) -> Outline:
-        releases = ceil(conditions.span / parameters.interval)
+        releases = -(-conditions.span // parameters.interval)
         return Outline(releases, conditions.epsilon / releases, conditions.epsilon / releases)
 
     @classmethod
     def suggested(cls, conditions: Conditions, releases: int) -> dict[str, Any]:
-        return {"interval": ceil(conditions.span / releases)}
+        return {"interval": -(-conditions.span // releases)}
 
     @classmethod
     def tuning_space(cls, conditions: Conditions, hindsight: Hindsight) -> Space:
         span = min(conditions.span, hindsight.points)
         # Of the intervals that make as many releases, and so cost as much, the shortest is the freshest.
-        intervals = {ceil(span / releases) for releases in geometric(span, _INTERVAL_RATIO)}
+        intervals = {-(-span // releases) for releases in geometric(span, _INTERVAL_RATIO)}
         return Space((Axis("interval", tuple(sorted(intervals)), stride=4),))
 
     def _decide(self, counts: Counts) -> Verdict:

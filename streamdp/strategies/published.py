@@ -19,6 +19,7 @@ from streamdp.histograms import Noisy, Statement
 from streamdp.privacy.noise import NoiseSource, SystemSource
 from streamdp.strategies.base import Common, StreamStrategy, Verdict
 from streamdp.strategies.controller import Controller
+from streamdp.strategies.description import Conditions, Outline
 from streamdp.strategies.dsat import AdaptiveParameters
 from streamdp.strategies.sampling import DistanceParameters
 from streamdp.strategies.statistic import L1Distance
@@ -103,6 +104,13 @@ class Published(StreamStrategy):
             integral_window=parameters.integral_window,
             set_point=parameters.set_point,
         )
+
+    @classmethod
+    def outline(cls, parameters: DistanceParameters, conditions: Conditions) -> Outline:
+        """As claimed."""
+        decisions = parameters.decision_ratio * conditions.epsilon
+        each = (conditions.epsilon - decisions) / parameters.releases
+        return Outline(parameters.releases, each, each, decisions=decisions)
 
     @property
     def guarantee(self) -> str:

@@ -126,6 +126,10 @@ class KafkaTransport:
             ends |= {TopicPartition(*name): min(end, ends[name]) for name, end in found.items()}
         return ends
 
+    def _end_of(self, name: TopicPartition) -> int:
+        """Its high watermark: a cut must not fall because somebody's transaction is open."""
+        return self.list_offsets([name], OffsetSpec.LATEST, IsolationLevel.READ_UNCOMMITTED)[name]
+
     def deletes_kept_ms(self, topics: Iterable[str]) -> int | None:
         policies = self._policies(topics, ["cleanup.policy", "delete.retention.ms"])
         compacted = [policy for policy in policies.values() if "compact" in policy["cleanup.policy"]]
@@ -147,7 +151,7 @@ class KafkaTransport:
     ) -> KafkaReader:
         self._describe({name.topic for name in positions})
         with translated(self._settings):
-            return KafkaReader(self._settings, positions, max_record_bytes, guard or Guard(), epochs)
+            return KafkaReader(self._settings, positions, max_record_bytes, guard or Guard(), self._end_of, epochs)
 
     def writer(self, identity: str) -> KafkaWriter:
         with translated(self._settings):
@@ -255,9 +259,11 @@ class KafkaReader:
         positions: Mapping[TopicPartition, int],
         max_record_bytes: int,
         guard: Guard,
+        end_of: Callable[[TopicPartition], int],
         epochs: Mapping[TopicPartition, int] | None = None,
     ) -> None:
         self._settings = settings
+        self._end_of = end_of
         self._guard = guard
         self._partitions: dict[TopicPartition, Buffered] = {}
         self._epochs: dict[TopicPartition, int] = {}
@@ -347,7 +353,7 @@ class KafkaReader:
             [(name, position)] = error.args[0].items()
             if position < self._consumer.beginning_offsets([name])[name]:
                 raise
-            self._go_back(TopicPartition(*name), self._consumer.end_offsets([name])[name], UNKNOWN_EPOCH)
+            self._go_back(TopicPartition(*name), self._end_of(TopicPartition(*name)), UNKNOWN_EPOCH)
         return {}
 
     def _go_back(self, name: TopicPartition, end: int, epoch: int) -> None:

@@ -47,6 +47,8 @@ _LONGEST_PLACE = 21
 
 PIECE_BYTES = 2 << 20
 """How much of a partition is decompressed and decoded at once, about."""
+MAX_HEADERS = 1_000
+"""A record with more is `TOO_LARGE`."""
 HEADER_ROOM = 1 << 20
 """What the headers of a record, and the lengths of its fields, may take beyond its key and value."""
 
@@ -163,7 +165,8 @@ def _records(
     start = begin
     every = (part for header, body in batches for part in _unskipped(name, start, header, body, longest, guard))
     for parts in _pieces(every):
-        guard.reading(name, parts[0].header.base_offset, parts[-1].header.last_offset)
+        if parts[0].body:
+            guard.reading(name, parts[0].header.base_offset, parts[-1].header.last_offset)
         records = _decode(name, parts, longest).split_at(begin)[1]
         if len(records):
             begin = int(records.offsets[-1]) + 1
@@ -171,11 +174,11 @@ def _records(
 
 
 def _pieces(parts: Iterator[_Part]) -> Iterator[list[_Part]]:
-    """Small parts together, to be decoded at once."""
+    """Small parts together, to be decoded at once; what stands for unread ones by itself."""
     piece: list[_Part] = []
     size = 0
     for part in parts:
-        if piece and size + len(part.body) > PIECE_BYTES:
+        if piece and (size + len(part.body) > PIECE_BYTES or not part.body or not piece[-1].body):
             yield piece
             piece, size = [], 0
         piece.append(part)
@@ -209,6 +212,8 @@ def _parts(header: BatchHeader, body: memoryview, longest: int) -> Iterator[_Par
     """A batch as one part, or a long one as several. Holds about a piece, or one record of at most `longest` bytes."""
     if not 0 <= header.records <= header.last_offset_delta + 1:
         yield _Part(header, 0, 1, b"")
+        return
+    if not header.records:  # Compaction leaves batches without records.
         return
     content, first, skip = bytearray(), 0, 0
     try:
@@ -275,6 +280,9 @@ def _columns(name: TopicPartition, parts: list[_Part], longest: int) -> RecordBa
     value_lengths, value_starts = _varints(data, key_ends)
     value_ends = value_starts + np.maximum(value_lengths, 0)
     header_counts, cursor = _varints(data, value_ends)
+    oversize = (lengths > longest) | (header_counts > MAX_HEADERS)
+    # Headers are read one by one, so that of a record with very many none is.
+    cursor[oversize], header_counts[oversize] = ends[oversize], 0
     headers = _headers(joined, header_counts, cursor, ends) if header_counts.any() else None
     if not np.array_equal(cursor, ends):
         raise ValueError("a record's fields do not fill it")
@@ -283,7 +291,6 @@ def _columns(name: TopicPartition, parts: list[_Part], longest: int) -> RecordBa
     pieces, rows = Blobs(joined, bounds), np.arange(0, len(bounds), 4)
     keys = _with_nulls(pieces.take(rows), key_lengths)
     values = _with_nulls(pieces.take(rows + 2), value_lengths)
-    oversize = lengths > longest
     if any(part.oversize for part in parts):
         oversize |= np.repeat([part.oversize for part in parts], counts)
     if oversize.any():

@@ -77,7 +77,7 @@ class TestStrategies:
     @pytest.mark.parametrize(
         ("parameters", "expected"),
         [
-            ({"releases": 11, "threshold": 1}, "parameters.releases: found 11; give at most the privacy.window, 10"),
+            ({"releases": 11, "threshold": 1}, "parameters.releases: found 11; give at most the window, 10"),
             ({"releases": 0, "threshold": 1}, "parameters.releases: found 0; give 1 or more"),
             ({"releases": 1}, "parameters: give either threshold (in counts) or threshold_fraction"),
             ({"releases": 1, "threshold": 1, "threshold_fraction": 1}, "parameters: give either threshold"),
@@ -101,4 +101,4 @@ class TestStrategies:
 
     def test_an_interval_beyond_the_window(self):
         fault = only_fault(histogram__0__strategy="fixed", histogram__0__parameters={"interval": 11})
-        assert fault == "histogram[0].parameters.interval: found 11; give at most the privacy.window, 10"
+        assert fault == "histogram[0].parameters.interval: found 11; give at most the window, 10"

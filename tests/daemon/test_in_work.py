@@ -54,13 +54,15 @@ def test_deaths_at_one_place_add_up_until_a_start_is_refused(path):
     assert InWork(path).suspects == []
 
 
-def test_a_death_elsewhere_begins_anew(path):
+def test_a_death_elsewhere_is_counted_by_itself_and_forgets_no_other(path):
+    """Two lethal records in two partitions: whichever is read first kills."""
     InWork(path).begin(batch(0, 9))
     InWork(path).begin(batch(0, 9))
-    InWork(path).begin(batch(10, 19))
-    assert InWork(path).suspects == [Place(NAME, 10, 19)]
     InWork(path).begin(batch(10, 19, OTHER))
-    assert InWork(path).suspects == [Place(OTHER, 10, 19)]
+    assert InWork(path).suspects == [Place(OTHER, 10, 19), Place(NAME, 0, 9, 2)]
+    InWork(path).begin(batch(0, 9))
+    with pytest.raises(StreamdpError, match="offsets 0 to 9"):
+        InWork(path).require_progress()
 
 
 def test_who_passes_the_place_is_no_longer_counted_against_it(path):

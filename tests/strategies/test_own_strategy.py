@@ -121,7 +121,7 @@ def test_check_tells_what_it_spends(run):
 @pytest.mark.parametrize(
     ("parameters", "fault"),
     [
-        ("first = 21", "histogram[0].parameters.first: found 21; give at most the privacy.horizon, 20"),
+        ("first = 21", "histogram[0].parameters.first: found 21; give at most the horizon, 20"),
         ("firts = 2", "did you mean 'first'?"),
         ("", "histogram[0].parameters.first: missing; needed: The first release"),
     ],

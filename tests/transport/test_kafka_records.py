@@ -14,7 +14,7 @@ from kafka.record.memory_records import MemoryRecords, MemoryRecordsBuilder
 
 from streamdp.transport.base import MAX_RECORD_BYTES, TopicPartition, TransportError
 from streamdp.transport.batch import Blobs, RecordBatch
-from streamdp.transport.kafka_batches import Aborted, Buffered, Fetched, read_fetched
+from streamdp.transport.kafka_batches import MAX_HEADERS, Aborted, Buffered, Fetched, read_fetched
 
 NAME = TopicPartition("t", 0)
 Record = tuple[int, bytes | None, bytes | None, list[tuple[str, bytes]]]
@@ -208,7 +208,28 @@ def test_headers_that_never_end_take_no_time() -> None:
     batch = bytearray(plain([b"v"] * 60))
     batch[61:] = body
     batch[8:12] = (len(batch) - 12).to_bytes(4, "big")
-    assert rows(read(resealed(batch))) == [UNREADABLE]
+    assert rows(read(resealed(batch))) == [(row, 0, b"", b"", ()) for row in range(60)]
+
+
+def test_a_record_with_very_many_headers_comes_without_them_and_is_marked() -> None:
+    """They are read one by one: half a million of them compress to nothing and would take a second."""
+    headers = [("", b"")] * (MAX_HEADERS + 1)
+    fields = bytes([0, 0, 0, 1, 2]) + b"v"
+    body = fields + varint(len(headers)) + b"\0\0" * len(headers)
+    batch = bytearray(plain([b"v"]))
+    batch[61:] = varint(len(body)) + body
+    batch[8:12] = (len(batch) - 12).to_bytes(4, "big")
+    (columns,) = read(resealed(batch)).records
+    assert columns.oversize is not None and columns.oversize.tolist() == [True]
+    assert columns.headers is None and list(columns.values) == [b""]
+
+
+def varint(value: int) -> bytes:
+    raw, found = 2 * value, bytearray()
+    while raw > 127:
+        found.append(raw & 127 | 128)
+        raw >>= 7
+    return bytes([*found, raw])
 
 
 def test_control_batches_that_compaction_emptied_are_passed_over() -> None:
