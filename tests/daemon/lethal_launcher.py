@@ -1,8 +1,8 @@
 """The `streamdp` command with a record that it does not survive, as LETHAL says: one whose key holds `lethal`.
 
 A spawned process runs this file again (as `__mp_main__`), so the trials of `streamdp journal skip` meet it too.
-`kill` and `memory` strike when the record is decoded, `read` when what holds it is read. `wait` hangs, so that a test
-can kill the process there; the file that WAITING_FILE names says that it does.
+`kill` and `memory` strike when the record is decoded, `read` when what holds it is read, `trial` in every trial. `wait`
+hangs, so that a test can kill the process there; the file that WAITING_FILE names says that it does.
 """
 
 from __future__ import annotations
@@ -42,6 +42,9 @@ def _frames(frames: Any, *name: Any) -> Any:
         _strike()
     return _decode_frames(frames, *name)
 
+
+if _how == "trial" and __name__ == "__mp_main__":
+    _strike()
 
 decoder.users_of_keys, file_reader.decode_frames = _users, _frames
 

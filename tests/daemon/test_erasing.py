@@ -41,7 +41,7 @@ def run_until_forgotten(stream: Stream, tombstone_points: int) -> None:
         return bool(closed) and min(kept) >= closed[0] + tombstone_points
 
     process = stream.start()
-    stream.wait(forgotten, 60, process)
+    stream.wait(forgotten, process)
     process.terminate()
     assert process.wait(60) == 0
 

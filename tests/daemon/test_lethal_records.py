@@ -119,7 +119,7 @@ def test_deaths_from_outside_skip_nothing(tmp_path):
     waiting = tmp_path / "waiting"
     for _ in range(3):
         process = stream.start(LETHAL="wait", WAITING_FILE=str(waiting))
-        stream.wait(waiting.exists, 60, process)
+        stream.wait(waiting.exists, process)
         process.kill()
         process.wait()
         waiting.unlink()
@@ -131,6 +131,15 @@ def test_deaths_from_outside_skip_nothing(tmp_path):
     stream.run_with("", points=3)
     stream.check()
     assert "nothing to try" in stream.skip("").stdout
+
+
+def test_where_a_trial_cannot_even_begin_no_record_is_at_fault(tmp_path):
+    stream = LethalStream(tmp_path)
+    stream.feed_lethal()
+    assert stream.dies("kill") == -signal.SIGKILL
+    done = stream.skip("trial")
+    assert done.returncode == 1 and "fails before it reads anything" in done.stderr, done.stderr
+    assert stream.skips() == []
 
 
 @pytest.mark.parametrize("step", ["journal.skip.written", "journal.skip.done"])
@@ -150,7 +159,7 @@ def test_a_skip_that_is_killed_is_done_again(tmp_path, step):
 def test_a_running_daemon_keeps_the_command_out_without_a_traceback(tmp_path):
     stream = LethalStream(tmp_path)
     process = stream.start()
-    stream.wait(lambda: stream.starts() == 1, 60, process)
+    stream.wait(lambda: stream.starts() == 1, process)
     refused = stream.skip("")
     assert refused.returncode == 1 and "stop that one first" in refused.stderr and "Traceback" not in refused.stderr
     process.terminate()

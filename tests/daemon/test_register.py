@@ -174,7 +174,7 @@ def test_a_copy_that_publishes_elsewhere(stream, tmp_path, more, said):
         return [messages.decode(value).header for value in stream.outputs()[len(before) :]]
 
     daemon = stream.start()
-    stream.wait(lambda: any(header["kind"] == "release" for header in after()), 60, daemon)
+    stream.wait(lambda: any(header["kind"] == "release" for header in after()), daemon)
     daemon.send_signal(signal.SIGTERM)
     assert daemon.wait(60) == 0
     # Points that passed while no daemon was there are one message, whose first counts.

@@ -109,3 +109,16 @@ def test_a_long_batch_is_read_up_to_what_kills(dies: Callable[[int], None]) -> N
     # Its stand-in lies before this position, and no byte of it is read.
     again = [offset for offset, _ in offsets(buffer, Marks(skips), position=first + 3)]
     assert again == [count, count + 1, count + 2]
+
+
+def test_the_marker_of_a_trial_ends_with_the_batch_of_its_last_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What lies beyond is skipped in a trial, and must not be taken for what could not be read."""
+
+    def dies(*arguments: object) -> None:
+        raise Died
+
+    monkeypatch.setattr(kafka_batches, "_columns", dies)
+    guard = Marks(Skip(NAME, 3, 1 << 40))
+    with pytest.raises(Died):
+        offsets(small(0, 1) + small(3, 1) + small(6, 1), guard)
+    assert guard.now == (0, 2)
