@@ -23,6 +23,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from streamdp.arrow_streams import read_stream, write_stream
 from streamdp.errors import StreamdpError
 
 FORMAT = 1
@@ -33,7 +34,6 @@ JSON_CELLS_PER_PART = 40_000
 ARROW_CELLS_PER_PART = 100_000
 
 Encoding = Literal["json", "arrow", "auto"]
-_ARROW_KEY = b"streamdp"
 _COUNTS_SCHEMA = pa.schema([pa.field("count", pa.int64(), nullable=False)])
 
 
@@ -74,7 +74,10 @@ def encode_release(header: Mapping[str, Any], counts: NDArray[np.int64], encodin
     for part in range(parts):
         chunk = counts[part * size : (part + 1) * size]
         whole = {"format": FORMAT, **header, "part": part + 1, "parts": parts, "first_cell": part * size}
-        encoded.append(_to_json({**whole, "counts": chunk.tolist()}) if encoding == "json" else _arrow(whole, chunk))
+        if encoding == "json":
+            encoded.append(_to_json({**whole, "counts": chunk.tolist()}))
+        else:
+            encoded.append(write_stream(whole, pa.table([chunk], schema=_COUNTS_SCHEMA)))
     return encoded
 
 
@@ -86,11 +89,11 @@ def decode(value: bytes) -> Decoded:
             raw = header.pop("counts", None)
             counts = None if raw is None else np.asarray(raw, dtype=np.int64)
         else:
-            with pa.ipc.open_stream(value) as reader:
-                table = reader.read_all()
-            header = json.loads(table.schema.metadata[_ARROW_KEY])
-            counts = table.column("count").to_numpy().astype(np.int64, copy=False)
-    except (ValueError, KeyError, TypeError, OverflowError, pa.ArrowException) as error:
+            header, table = read_stream(value, _COUNTS_SCHEMA.types)
+            if table.schema != _COUNTS_SCHEMA or table["count"].null_count:
+                raise ValueError("the columns are not those of a release")
+            counts = table["count"].to_numpy()
+    except (ValueError, TypeError, OverflowError, RecursionError) as error:
         raise BadMessage(
             "a message on an output topic is not streamdp's: something else writes to that topic"
         ) from error
@@ -115,12 +118,3 @@ def join_parts(parts: Iterable[Decoded]) -> Decoded | None:
 
 def _to_json(fields: Mapping[str, Any]) -> bytes:
     return json.dumps(fields, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
-
-
-def _arrow(header: Mapping[str, Any], counts: NDArray[np.int64]) -> bytes:
-    schema = _COUNTS_SCHEMA.with_metadata({_ARROW_KEY: _to_json(header)})
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
-        writer.write_batch(pa.record_batch([pa.array(counts)], schema=schema))
-    encoded: bytes = sink.getvalue().to_pybytes()
-    return encoded

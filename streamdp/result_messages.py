@@ -9,18 +9,22 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pyarrow
 
 from streamdp import messages
-
-if TYPE_CHECKING:
-    import pyarrow
+from streamdp.arrow_streams import read_stream, write_stream
 
 # A broker's default limit is 1,048,588 bytes a message, and ours is 900 kB. Escaping at most doubles a slice of ASCII.
 TEXT_PER_PART = 400_000
 ROWS_BYTES_PER_PART = 800_000
+# All rows of a job, read. A job makes 20 MB of them at most, compressed: about eight times that, and every part has the
+# categories' names.
+MAX_ROWS_BYTES = 512 << 20
+_TEXT = pyarrow.string()
+_ROW_TYPES = (pyarrow.int64(), pyarrow.float64(), _TEXT, pyarrow.dictionary(pyarrow.int32(), _TEXT))
 _LENGTH = struct.Struct("<Q")
-_ARROW_KEY = b"streamdp"
 
 
 def pack(result: Mapping[str, Any], rows: Sequence[bytes] = ()) -> bytes:
@@ -66,37 +70,29 @@ def join_result(parts: Iterable[Mapping[str, Any]]) -> dict[str, Any] | None:
 
 def encode_rows(table: pyarrow.Table) -> list[bytes]:
     """A table as messages, numbered i of n, none longer than a broker's default limit."""
-    import pyarrow
-
     each = max(1, ROWS_BYTES_PER_PART * table.num_rows // max(1, table.nbytes))
     starts = range(0, max(1, table.num_rows), each)
     encoded = []
     for number, start in enumerate(starts, start=1):
         header = {"format": messages.FORMAT, "kind": "rows", "part": number, "parts": len(starts)}
-        part = table.slice(start, each).combine_chunks()
-        part = part.replace_schema_metadata({_ARROW_KEY: json.dumps(header).encode()})
-        sink = pyarrow.BufferOutputStream()
-        with pyarrow.ipc.new_stream(sink, part.schema, options=pyarrow.ipc.IpcWriteOptions(compression="zstd")) as file:
-            file.write_table(part)
-        encoded.append(sink.getvalue().to_pybytes())
+        encoded.append(write_stream(header, table.slice(start, each)))
     return encoded
 
 
-def decode_rows(values: Sequence[bytes]) -> pyarrow.Table:
-    """The whole table from its messages, in any order."""
-    import pyarrow
-
+def decode_rows(values: Iterable[bytes]) -> pyarrow.Table:
+    """The whole table from its messages, in any order; `BadMessage` for those of a stranger."""
     parts: dict[int, pyarrow.Table] = {}
-    wanted = 0
-    for value in values:
-        try:
-            with pyarrow.ipc.open_stream(value) as reader:
-                part = reader.read_all()
-            header = json.loads(part.schema.metadata[_ARROW_KEY])
-        except (ValueError, KeyError, TypeError, pyarrow.ArrowException) as error:
-            raise messages.BadMessage("a message with rows is not streamdp's: something else writes there") from error
-        parts[header["part"]] = part.replace_schema_metadata(None)
-        wanted = header["parts"]
-    if len(parts) != wanted:
-        raise messages.BadMessage("some of the rows are gone from their topic: its retention has deleted them")
-    return pyarrow.concat_tables([parts[number] for number in sorted(parts)])
+    wanted = size = 0
+    try:
+        for value in values:
+            header, part = read_stream(value, _ROW_TYPES)
+            size += part.get_total_buffer_size()
+            if size > MAX_ROWS_BYTES:
+                raise ValueError(f"decompresses to more than {MAX_ROWS_BYTES} bytes")
+            parts[int(header["part"])] = part
+            wanted = int(header["parts"])
+        if parts and len(parts) == wanted:
+            return pyarrow.concat_tables([parts[number] for number in sorted(parts)])
+    except (ValueError, KeyError, TypeError) as error:
+        raise messages.BadMessage("a message with rows is not streamdp's: something else writes there") from error
+    raise messages.BadMessage("some of the rows are gone from their topic: its retention has deleted them")

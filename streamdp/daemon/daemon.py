@@ -121,7 +121,7 @@ class Daemon:
         log.info("running", extra={"fields": self._first_release()})
         try:
             self._jobs.resume()
-            self._observer.running()
+            self._observer.running(0 if self._engine.ended else self._held.schedule.opens(self._engine.last_point + 1))
             with self._held.in_work.orderly_end():
                 while not self._stop_asked:
                     self._turn(POLL_SECONDS)

@@ -22,8 +22,8 @@ class Observer:
     def opened(self, journal: Journal, population: Population, target: Transport, plans: Mapping[str, Plan]) -> None:
         """The start is done."""
 
-    def running(self) -> None:
-        """Time points are being closed."""
+    def running(self, next_opens: int) -> None:
+        """Time points are being closed, the next one opens then (ms since 1970)."""
 
     def clock_held(self, held: bool) -> None:
         """The clock jumped, and no time point closes; or it is right again. Called by the thread that saw it."""

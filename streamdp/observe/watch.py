@@ -105,7 +105,8 @@ class Watch(Observer):
         self._health.watch("input", lambda: self._ask_input(source))
         self._health.watch("output", lambda: output.end_offsets([self._topics.releases]))
 
-    def running(self) -> None:
+    def running(self, next_opens: int) -> None:
+        self._health.set_next_opens(next_opens)
         self._health.set_running(True)
 
     def clock_held(self, held: bool) -> None:

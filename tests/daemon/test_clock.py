@@ -16,7 +16,7 @@ from waiting import PATIENCE
 
 from streamdp import messages
 from streamdp.daemon.clock import LONGEST_DOWNTIME_MS, Clock
-from streamdp.daemon.schedule import Closed, Metronome, Missed, Schedule
+from streamdp.daemon.schedule import Closed, Metronome, Missed, Schedule, now_ms
 from streamdp.journal import JournalReader, verify
 from streamdp.transport.base import TopicPartition
 
@@ -163,6 +163,34 @@ def test_a_start_compares_the_clock_with_the_last_close(tmp_path, monkeypatch):
     assert stream.last_published() <= last + 1
     daemon = stream.run_daemon("--accept-clock")
     stream.wait(lambda: stream.last_published() == 5_000, daemon)
+    daemon.send_signal(signal.SIGTERM)
+    assert daemon.wait(PATIENCE) == 0
+    stream.check()
+
+
+@pytest.mark.slow
+def test_a_daemon_whose_clock_is_behind_is_not_ready_until_the_next_point_opens(tmp_path, monkeypatch):
+    stream = ClockStream(tmp_path)
+    stream.feed(100)
+    monkeypatch.setenv("CLOCK_FILE", str(stream.directory / "clock"))
+    stream.run_until(2)
+    with JournalReader.open(stream.config.journal_path) as journal:
+        last = journal.last_time_point
+        next_opens = journal.opening().first_open + last * journal.opening().length
+    for behind, options in ((HOUR, ["--accept-clock"]), (10_000, [])):
+        stream.set_clock(next_opens - behind - now_ms())
+        starts = stream.log_text().count('"running"')
+        daemon = stream.run_daemon(*options)
+        stream.wait(lambda starts=starts: stream.log_text().count('"running"') > starts, daemon)
+        stream.wait(lambda: stream.ready() != (503, "not running"), daemon)
+        status, why = stream.ready()
+        assert status == 503
+        assert why.startswith("the clock is behind: the next time point opens at ")
+        if options:
+            daemon.send_signal(signal.SIGTERM)
+            assert daemon.wait(PATIENCE) == 0
+    stream.wait(lambda: stream.ready()[0] == 200, daemon)
+    stream.wait(lambda: stream.last_published() > last, daemon)
     daemon.send_signal(signal.SIGTERM)
     assert daemon.wait(PATIENCE) == 0
     stream.check()

@@ -19,6 +19,7 @@ import yaml
 from waiting import PATIENCE
 
 from streamdp import __version__
+from streamdp.cli import build_parser
 from streamdp.config import load
 from streamdp.config.transports import open_input
 from streamdp.daemon.daemon import STOP_SECONDS
@@ -32,6 +33,7 @@ APPLIED = [path for path in (DEPLOY / "kubernetes").rglob("*") if path.suffix in
 MANIFESTS = [each for path in APPLIED for each in yaml.safe_load_all(path.read_text())]
 SECRET = yaml.safe_load((DEPLOY / "kubernetes" / "secret.yaml.example").read_text())
 UNIT = (DEPLOY / "systemd" / "streamdp@.service").read_text()
+BACKUP_UNIT = (DEPLOY / "systemd" / "streamdp-backup@.service").read_text()
 DOCKERFILE = (DEPLOY / "Dockerfile").read_text()
 
 
@@ -173,10 +175,26 @@ def test_the_unit_is_what_systemd_reads(tmp_path):
         command = ["systemd-analyze", "verify", "--man=no", "--recursive-errors=no", str(unit)]
         return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
 
-    done = verify(UNIT)
-    said = [line for line in done.stderr.splitlines() if "streamdp" in line]
-    assert (done.returncode, said) == (0, []), done.stderr
+    for text in (UNIT, BACKUP_UNIT):
+        done = verify(text)
+        said = [line for line in done.stderr.splitlines() if "streamdp" in line]
+        assert (done.returncode, said) == (0, []), done.stderr
     assert "Unknown key" in verify(UNIT.replace("StateDirectory=", "StatDirectory=")).stderr
+
+
+def test_backups_run_as_the_stream_does_and_as_the_command_is():
+    """The same user, and the same hardening: a journal is as private as the input."""
+
+    def settings(text: str) -> dict[str, str]:
+        return dict(line.split("=", 1) for line in text.splitlines() if "=" in line and not line.startswith("#"))
+
+    stream, backup = settings(UNIT), settings(BACKUP_UNIT)
+    hardening = list(stream)[list(stream).index("User") : list(stream).index("WantedBy")]
+    different = {name for name in hardening if backup.get(name) != stream[name]}
+    assert different == {"StateDirectory", "LimitNOFILE"}
+    assert stream["StateDirectory"] in backup["StateDirectory"].split()
+    arguments = build_parser().parse_args(backup["ExecStart"].split()[1:])
+    assert arguments.every is not None
 
 
 def test_every_way_to_run_it_waits_longer_than_a_drain():

@@ -247,3 +247,8 @@ def test_every_dashboard_expression_and_recording_rule_returns_something_on_a_he
         finally:
             process.terminate()
             process.wait(PATIENCE)
+
+
+def test_the_operator_sees_the_age_of_the_backup():
+    (path,) = [path for path in DASHBOARDS if not is_public(path)]
+    assert any("time() - streamdp_backup_timestamp_seconds" in each for each in expressions(path))

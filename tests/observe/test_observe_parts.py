@@ -59,6 +59,16 @@ def test_listeners_do_not_share_an_address_and_nothing_listens_by_default():
 
 
 class TestHealth:
+    def test_a_clock_that_is_behind_is_not_ready_until_the_next_point_opens(self):
+        wall = [1_000.0]
+        health = Health(wall=lambda: wall[0])
+        health.set_running(True)
+        assert health.ready
+        health.set_next_opens(1_060_000)
+        assert health.reason == "the clock is behind: the next time point opens at 1970-01-01T00:17:40+00:00"
+        wall[0] = 1_060.0
+        assert health.ready
+
     def test_ready_only_while_running_and_everything_answers(self):
         clock = [100.0]
         health = Health(now=lambda: clock[0])
