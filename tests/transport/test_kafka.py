@@ -283,6 +283,19 @@ def test_topics_get_their_policies(broker: Addresses, transport: KafkaTransport,
     assert transport.partitions(f"{topic}.b") == [0, 1]
 
 
+def test_a_new_topic_is_asked_for_again_where_a_broker_does_not_know_it_yet(
+    transport: KafkaTransport, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Brokers learn of it one after the other. A daemon that made it must not end because it asked the last one."""
+    describe = kafka.KafkaAdminClient.describe_topics
+    unknown = [{"name": topic, "error_code": 3, "partitions": []}]
+    behind = [unknown, unknown]
+    asked = lambda admin, names: behind.pop() if behind else describe(admin, names)  # noqa: E731
+    monkeypatch.setattr(kafka.KafkaAdminClient, "describe_topics", asked)
+    assert transport.partitions(topic) == [0]
+    assert not behind
+
+
 def test_how_long_a_compacted_topic_keeps_deletes(broker: Addresses, transport: KafkaTransport, topic: str) -> None:
     assert transport.deletes_kept_ms([topic]) is None
     with closing(kafka.KafkaAdminClient(bootstrap_servers=broker.plain)) as admin:
