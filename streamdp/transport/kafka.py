@@ -245,6 +245,8 @@ class KafkaTransport:
                     may_pass = meaning_of(error) in (Meaning.AWAY, Meaning.NO_TOPIC)
                     if not may_pass or time.monotonic() > deadline:
                         raise
+                    # A broker that was away has left the client's list, which it would renew in five minutes.
+                    self._admin._manager.cluster.request_update()
                     time.sleep(RETRY_SECONDS)
 
 

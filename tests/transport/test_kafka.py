@@ -11,6 +11,7 @@ from contextlib import closing
 import kafka
 import pytest
 from contract import Row, TransportContract, drain, rows, values
+from kafka.cluster import ClusterMetadata
 from kafka_broker.broker import Addresses
 from waiting import PATIENCE
 
@@ -294,6 +295,26 @@ def test_a_new_topic_is_asked_for_again_where_a_broker_does_not_know_it_yet(
     monkeypatch.setattr(kafka.KafkaAdminClient, "describe_topics", asked)
     assert transport.partitions(topic) == [0]
     assert not behind
+
+
+def test_a_broker_that_left_the_client_s_list_is_looked_for_at_once(
+    broker: Addresses, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one of three does that pauses: the client renews its list every five minutes only."""
+    settings = client_settings({"bootstrap.servers": broker.plain, "socket.timeout.ms": 3_000}, "output")
+    with closing(KafkaTransport(settings)) as transport:
+        known, renew, renewed = ClusterMetadata.broker_metadata, ClusterMetadata.request_update, threading.Event()
+
+        def request_update(cluster: ClusterMetadata) -> object:
+            renewed.set()
+            return renew(cluster)
+
+        monkeypatch.setattr(ClusterMetadata, "request_update", request_update)
+        monkeypatch.setattr(
+            ClusterMetadata, "broker_metadata", lambda each, node: known(each, node) if renewed.is_set() else None
+        )
+        assert transport.end_offsets([topic]) == {TopicPartition(topic, 0): 0}
+        assert renewed.is_set()
 
 
 def test_how_long_a_compacted_topic_keeps_deletes(broker: Addresses, transport: KafkaTransport, topic: str) -> None:
