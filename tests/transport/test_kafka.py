@@ -11,7 +11,6 @@ from contextlib import closing
 import kafka
 import pytest
 from contract import Row, TransportContract, drain, rows, values
-from kafka.cluster import ClusterMetadata
 from kafka_broker.broker import Addresses
 from waiting import PATIENCE
 
@@ -282,39 +281,6 @@ def test_topics_get_their_policies(broker: Addresses, transport: KafkaTransport,
     assert found[f"{topic}.a"]["retention.ms"]["value"] == "3600000"
     assert found[f"{topic}.b"]["cleanup.policy"]["value"] == "compact"
     assert transport.partitions(f"{topic}.b") == [0, 1]
-
-
-def test_a_new_topic_is_asked_for_again_where_a_broker_does_not_know_it_yet(
-    transport: KafkaTransport, topic: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Brokers learn of it one after the other. A daemon that made it must not end because it asked the last one."""
-    describe = kafka.KafkaAdminClient.describe_topics
-    unknown = [{"name": topic, "error_code": 3, "partitions": []}]
-    behind = [unknown, unknown]
-    asked = lambda admin, names: behind.pop() if behind else describe(admin, names)  # noqa: E731
-    monkeypatch.setattr(kafka.KafkaAdminClient, "describe_topics", asked)
-    assert transport.partitions(topic) == [0]
-    assert not behind
-
-
-def test_a_broker_that_left_the_client_s_list_is_looked_for_at_once(
-    broker: Addresses, topic: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As one of three does that pauses: the client renews its list every five minutes only."""
-    settings = client_settings({"bootstrap.servers": broker.plain, "socket.timeout.ms": 3_000}, "output")
-    with closing(KafkaTransport(settings)) as transport:
-        known, renew, renewed = ClusterMetadata.broker_metadata, ClusterMetadata.request_update, threading.Event()
-
-        def request_update(cluster: ClusterMetadata) -> object:
-            renewed.set()
-            return renew(cluster)
-
-        monkeypatch.setattr(ClusterMetadata, "request_update", request_update)
-        monkeypatch.setattr(
-            ClusterMetadata, "broker_metadata", lambda each, node: known(each, node) if renewed.is_set() else None
-        )
-        assert transport.end_offsets([topic]) == {TopicPartition(topic, 0): 0}
-        assert renewed.is_set()
 
 
 def test_how_long_a_compacted_topic_keeps_deletes(broker: Addresses, transport: KafkaTransport, topic: str) -> None:
