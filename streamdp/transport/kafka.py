@@ -53,6 +53,8 @@ CONNECT_ATTEMPT_MS = 1_500
 """kafka-python keeps a refused login to itself and tries again; it gets this long before the cause is looked at."""
 RETRY_SECONDS = 0.2
 VISIBLE_SECONDS = 0.005
+SPREAD_SECONDS = 5.0
+"""How long a new topic may take until every broker knows it. The client asks any of them."""
 OLDEST_BROKER = (2, 8)
 """The first with topic ids, and with transactions that tell a fenced producer so."""
 
@@ -92,6 +94,7 @@ class KafkaTransport:
         self._settings = settings
         self._admin = _connect(settings)
         self._cluster_id: str | None = None
+        self._created: dict[str, float] = {}
         self._patience = settings.of("admin")["request_timeout_ms"] / 1000
 
     def cluster_id(self) -> str:
@@ -194,7 +197,8 @@ class KafkaTransport:
             found = {topic["name"]: topic for topic in self._admin.describe_topics(names)} if names else {}
             for topic in found.values():
                 for part in (topic, *topic["partitions"]):
-                    if part["error_code"] == errors.UnknownTopicOrPartitionError.errno:
+                    is_new = time.monotonic() < self._created.get(topic["name"], 0.0) + SPREAD_SECONDS
+                    if part["error_code"] == errors.UnknownTopicOrPartitionError.errno and not is_new:
                         raise UnknownTopic(f"topic '{topic['name']}' does not exist at {self._settings.servers}")
                     if part["error_code"]:
                         raise errors.for_code(part["error_code"])
@@ -228,7 +232,8 @@ class KafkaTransport:
         except TransportError as error:
             if not isinstance(error.__cause__, errors.TopicAlreadyExistsError):
                 raise
-            self._check(spec)  # Somebody else was quicker.
+        self._created[spec.name] = time.monotonic()
+        self._check(spec)  # Somebody else may have been quicker.
 
     def _ask(self, call: Callable[[], Answer]) -> Answer:
         """The answer to a request that may be repeated, which it is while the broker is away, for a bounded time."""
@@ -244,6 +249,8 @@ class KafkaTransport:
                     may_pass = meaning_of(error) in (Meaning.AWAY, Meaning.NO_TOPIC)
                     if not may_pass or time.monotonic() > deadline:
                         raise
+                    # A broker that was away has left the client's list, which it would renew in five minutes.
+                    self._admin._manager.cluster.request_update()
                     time.sleep(RETRY_SECONDS)
 
 

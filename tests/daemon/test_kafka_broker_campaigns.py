@@ -20,9 +20,11 @@ from pathlib import Path
 import pytest
 from harness import cells
 from kafka import KafkaProducer
+from kafka.errors import KafkaError
 from kafka_broker.broker import Broker
 from kafka_stream import KafkaStream
 from test_kafka_outages import SHORT, SHORT_OUTPUT, pause
+from waiting import until
 
 from streamdp import messages
 from streamdp.journal import JournalReader
@@ -32,8 +34,15 @@ pytestmark = [pytest.mark.kafka, pytest.mark.long, pytest.mark.timeout(3_600)]
 
 PAUSES = int(os.environ.get("STREAMDP_PAUSES", "30"))
 KILLS = int(os.environ.get("STREAMDP_KILLS", "20"))
-RECOVERY_SECONDS = 180
-"""The producer and the readers of these tests must find their brokers again, too."""
+PRODUCER = {
+    "acks": "all",
+    "enable_idempotence": False,
+    "api_version": (3, 0),  # Else it asks when it is made, and leaves sockets open if nobody answers.
+    "max_block_ms": 5_000,
+    "request_timeout_ms": 5_000,
+    "delivery_timeout_ms": 10_000,
+}
+"""Gives up before `flush` and `close` do: they would leave its thread behind."""
 
 
 class Night(KafkaStream):
@@ -42,6 +51,8 @@ class Night(KafkaStream):
     def __init__(self, directory: Path, server: str, **settings: object) -> None:
         self.sent: set[tuple[bytes, bytes]] = set()
         """What the brokers acknowledged."""
+        self.waiting: list[Message] = []
+        """What they did not."""
         super().__init__(
             directory,
             server=server,
@@ -53,19 +64,38 @@ class Night(KafkaStream):
         )
 
     def append(self, batch: list[Message]) -> None:
-        if self._producer is None:
-            self._producer = KafkaProducer(bootstrap_servers=self.server, acks="all", linger_ms=5)
-        for message in batch:
-            sending = self._producer.send(message.topic, message.value, message.key, partition=message.partition)
-            sending.add_callback(lambda each, _: self.sent.add(each), (message.key, message.value))
+        self.waiting += batch
+
+    def deliver(self) -> bool:
+        """Sends what no broker has acknowledged yet; a record that is there twice counts as one.
+
+        Each time with a new producer: an old one may take minutes to find its brokers again.
+        """
+        batch, sending = self.waiting, []
+        with contextlib.suppress(KafkaError):
+            producer = KafkaProducer(bootstrap_servers=self.server, **PRODUCER)
+            try:
+                for each in batch:
+                    sending.append(producer.send(each.topic, each.value, each.key, partition=each.partition))
+                producer.flush(30)
+            finally:
+                producer.close(5)
+        there = [message for message, future in zip(batch, sending, strict=False) if future.succeeded()]
+        self.sent |= {(message.key, message.value) for message in there}
+        self.waiting = [message for message in batch if (message.key, message.value) not in self.sent]
+        return not self.waiting
+
+    def flush(self) -> None:
+        until(self.deliver)
 
     @contextlib.contextmanager
     def feeding(self) -> Iterator[None]:
         over = threading.Event()
 
         def feed() -> None:
-            while not over.wait(0.2):
-                self.feed(20)
+            while not over.wait(0.5):
+                self.feed(50)
+                self.deliver()
 
         feeder = threading.Thread(target=feed)
         feeder.start()
@@ -82,9 +112,9 @@ class Night(KafkaStream):
             return min(owed) - 1 if owed else journal.last_time_point
 
     def more_points(self, count: int, daemon: subprocess.Popen[bytes]) -> None:
-        self.wait(lambda: self.starts() > 0, RECOVERY_SECONDS, daemon)
+        self.wait(lambda: self.starts() > 0, daemon)
         goal = self.published() + count
-        self.wait(lambda: self.published() >= goal, RECOVERY_SECONDS, daemon)
+        self.wait(lambda: self.published() >= goal, daemon)
 
     def covers(self, ends: dict[TopicPartition, int]) -> bool:
         """Whether a release of everything below these offsets is out: one comes every three points."""
@@ -123,7 +153,7 @@ def spend_the_night(stream: Night, rounds: int, disturb: Callable[[], None]) -> 
         stream.more_points(3, daemon)
     stream.flush()
     ends = stream.ends()
-    stream.wait(lambda: stream.covers(ends), RECOVERY_SECONDS, daemon)
+    stream.wait(lambda: stream.covers(ends), daemon)
     assert daemon.poll() is None and stream.starts() == 1, stream.log_text()
     daemon.send_signal(signal.SIGTERM)
     assert daemon.wait(90) == 0, stream.log_text()
@@ -181,10 +211,10 @@ def test_an_unclean_election(own_cluster, tmp_path: Path) -> None:
     stream.feed(200)
     stream.flush()
     before = stream.ends()
-    stream.wait(lambda: stream.covers(before), RECOVERY_SECONDS, daemon)
+    stream.wait(lambda: stream.covers(before), daemon)
     leader.kill()
     follower.resume()
-    stream.wait(lambda: "lost messages at its end" in stream.log_text(), RECOVERY_SECONDS, daemon)
+    stream.wait(lambda: "lost messages at its end" in stream.log_text(), daemon)
     after = stream.ends()
     assert any(after[partition] < end for partition, end in before.items()), "nothing was lost"
     stream.feed(20)
@@ -195,7 +225,7 @@ def test_an_unclean_election(own_cluster, tmp_path: Path) -> None:
     stream.feed_everybody()
     stream.flush()
     ends = stream.ends()
-    stream.wait(lambda: stream.covers(ends), RECOVERY_SECONDS, daemon)
+    stream.wait(lambda: stream.covers(ends), daemon)
     assert daemon.poll() is None and stream.starts() == 1, stream.log_text()
     assert cells(stream.newest_release().counts) == dict(stream.count_below(ends))
     daemon.kill()
