@@ -6,12 +6,12 @@ import os
 import random
 import shutil
 import signal
-import statistics
 import subprocess
 import time
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Self
 
 import pytest
 from harness import WARDS
@@ -28,10 +28,15 @@ SECONDS = float(os.environ.get("STREAMDP_SOAK_SECONDS", "1800"))
 PARTITIONS, USERS = 200, 2_000_000
 AHEAD = 1_000_000
 """So many records wait for the daemon, some seconds' worth: it is never without work."""
+READINGS = 6
+"""So often the producer pauses, at equal intervals, until the daemon has read everything."""
+IDLE_POINTS = 5
+"""A reading takes so many points after that."""
 MAX_GROWTH = 0.01
 """Of the memory in use, over the last two thirds: some MB, so a few KB a point, or a byte in some records."""
 KCAT = ["kcat", "-P", "-K", "|", "-z", "lz4"]
-LARGE_BATCHES = "linger.ms=1000,batch.num.messages=10000,queue.buffering.max.messages=1000000"
+LARGE_BATCHES = "linger.ms=1000,batch.num.messages=10000,queue.buffering.max.messages=1000000,enable.idempotence=true"
+"""Idempotent, as a batch sent twice would make the counts of records differ for good."""
 
 
 def descriptors(process: subprocess.Popen[bytes]) -> int:
@@ -66,6 +71,14 @@ class Producer:
         self.command = [*KCAT, "-X", LARGE_BATCHES, "-b", stream.server, "-t", stream.topic, "-l"]
         self.times = 0
         self.process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
 
     @property
     def sent(self) -> int:
@@ -113,24 +126,43 @@ def committed(stream: KafkaStream) -> tuple[int, int]:
         return journal.last_time_point, sum(cuts[-1][1].values()) if cuts else 0
 
 
-def sample(stream: KafkaStream, daemon: subprocess.Popen[bytes], producer: Producer, begin: float) -> Sample:
-    """Looks, and keeps the producer ahead."""
-    assert daemon.poll() is None, stream.log_text()
-    points, read = committed(stream)
-    producer.keep_ahead(read)
-    seconds = time.monotonic() - begin
-    return Sample(seconds, memory_mb(daemon), descriptors(daemon), points, read, producer.sent - read)
+@dataclass(frozen=True)
+class Soak:
+    """A daemon at work, and what it uses."""
+
+    stream: KafkaStream
+    daemon: subprocess.Popen[bytes]
+    producer: Producer
+    begin: float = field(default_factory=time.monotonic)
+
+    def sample(self) -> Sample:
+        assert self.daemon.poll() is None, self.stream.log_text()
+        points, read = committed(self.stream)
+        lag, seconds = self.producer.sent - read, time.monotonic() - self.begin
+        return Sample(seconds, memory_mb(self.daemon), descriptors(self.daemon), points, read, lag)
+
+    def work(self, until: float) -> Sample:
+        """Keeps the producer ahead until then."""
+        while (now := self.sample()).seconds < until:
+            self.producer.keep_ahead(now.read)
+            time.sleep(0.5)
+        return now
+
+    def drain(self) -> Sample:
+        """Lets the daemon read everything, and says what it uses then: the least, as a point at work only adds."""
+        while (now := self.sample()).lag > 0:
+            self.producer.is_idle()
+            time.sleep(0.5)
+        idle = [now]
+        while idle[-1].points < now.points + IDLE_POINTS:
+            time.sleep(0.1)
+            idle.append(self.sample())
+        least = min(each.memory for each in idle)
+        return replace(idle[-1], memory=least, descriptors=min(each.descriptors for each in idle))
 
 
-def growth(samples: list[Sample]) -> float:
-    """By how many MB memory rises over the samples: the median of slopes (Theil 1950, Sen 1968), times the time.
-
-    What is in flight differs from one sample to the next, so the ends alone say little.
-    """
-    half = len(samples) // 2
-    pairs = zip(samples[:half], samples[-half:], strict=True)
-    slope = statistics.median((late.memory - early.memory) / (late.seconds - early.seconds) for early, late in pairs)
-    return slope * (samples[-1].seconds - samples[0].seconds)
+def show(line: str) -> None:
+    print(line, flush=True)  # noqa: T201
 
 
 @pytest.mark.timeout(SECONDS + 1_800)
@@ -141,35 +173,22 @@ def test_half_an_hour_at_full_speed(own_broker: Broker, tmp_path: Path, capsys: 
     server = own_broker.addresses.plain
     stream = KafkaStream(tmp_path, server=server, length="1s", partitions=PARTITIONS, topic_configs=short)
     stream.path.write_text(stream.path.read_text().replace("checkpoint_every = 3\n", "checkpoint_every = 30\n"))
-    producer = Producer(stream, tmp_path)
-    daemon = stream.start()
-    stream.wait(lambda: stream.last_published() >= 1, daemon)
-    begin = time.monotonic()
-    said = sample(stream, daemon, producer, begin)
-    while said.read < USERS:
-        time.sleep(0.5)
-        said = sample(stream, daemon, producer, begin)
-    begin = time.monotonic()
-    said = sample(stream, daemon, producer, begin)
-    samples = [said]
-    with capsys.disabled():
-        print(f"\n{USERS:,} users are in\n{HEADING}", flush=True)  # noqa: T201
-        while samples[-1].seconds < SECONDS:
-            time.sleep(0.5)
-            samples.append(sample(stream, daemon, producer, begin))
-            if samples[-1].seconds >= said.seconds + 60:
-                print(samples[-1].row(said), flush=True)  # noqa: T201
-                said = samples[-1]
-        late = samples[len(samples) // 3 :]
-        grown, level = growth(late), statistics.median(each.memory for each in late)
-        print(samples[-1].row(samples[0]))  # noqa: T201
-        print(f"over the last two thirds memory moves by {grown:+.1f} MB of {level:.0f} MB")  # noqa: T201
-    assert grown < MAX_GROWTH * level
-    third = len(samples) // 3
-    first, last = samples[:third], samples[-third:]
-    assert statistics.median(each.descriptors for each in last) <= statistics.median(each.descriptors for each in first)
-    stream.wait(producer.is_idle, daemon)
-    stream.wait(lambda: committed(stream)[1] == producer.sent, daemon, seconds=600)
+    with Producer(stream, tmp_path) as producer, capsys.disabled():
+        daemon = stream.start()
+        stream.wait(lambda: stream.last_published() >= 1, daemon)
+        soak = Soak(stream, daemon, producer)
+        empty = soak.sample()
+        producer.keep_ahead(0)
+        readings = [soak.drain()]
+        show(f"\n{HEADING}\n{readings[0].row(empty)} drained: {USERS:,} users are in")
+        while len(readings) <= READINGS:
+            busy = soak.work(until=SECONDS * len(readings) / READINGS)
+            readings.append(soak.drain())
+            show(f"{busy.row(readings[-2])}\n{readings[-1].row(readings[-2])} drained")
+    third, last = readings[READINGS // 3], readings[-1]
+    assert last.memory - third.memory <= MAX_GROWTH * third.memory, readings
+    assert last.descriptors <= third.descriptors, readings
+    assert last.read == producer.sent
     daemon.send_signal(signal.SIGTERM)
     assert daemon.wait(PATIENCE) == 0, stream.log_text()
     stream.run_until(points=1)
