@@ -30,13 +30,14 @@ AHEAD = 1_000_000
 """So many records wait for the daemon, some seconds' worth: it is never without work."""
 READINGS = 6
 """So often the producer pauses, at equal intervals, until the daemon has read everything."""
-IDLE_POINTS = 5
-"""A reading takes so many points after that."""
+IDLE_POINTS = 12
+"""A reading takes so many points of a second after that: freed memory goes back to the system every five."""
 MAX_GROWTH = 0.01
 """Of the memory in use, over the last two thirds: some MB, so a few KB a point, or a byte in some records."""
-KCAT = ["kcat", "-P", "-K", "|", "-z", "lz4"]
-LARGE_BATCHES = "linger.ms=1000,batch.num.messages=10000,queue.buffering.max.messages=1000000,enable.idempotence=true"
-"""Idempotent, as a batch sent twice would make the counts of records differ for good."""
+KCAT = ["setpriv", "--pdeathsig", "KILL", "kcat", "-P", "-K", "|", "-z", "lz4"]
+"""It ends with the process that started it, even if that is killed."""
+KCAT += ["-X", "linger.ms=1000", "-X", "queue.buffering.max.messages=1000000"]  # large batches
+KCAT += ["-X", "enable.idempotence=true"]  # A batch sent twice would make the counts of records differ for good.
 
 
 def descriptors(process: subprocess.Popen[bytes]) -> int:
@@ -68,7 +69,7 @@ class Producer:
         self.paths = [directory / "a.txt", directory / "b.txt"]
         randomness, now = random.Random(1), int(time.time() * 1000)
         self.counts = [write_records(path, randomness, now) for path in self.paths]
-        self.command = [*KCAT, "-X", LARGE_BATCHES, "-b", stream.server, "-t", stream.topic, "-l"]
+        self.command = [*KCAT, "-b", stream.server, "-t", stream.topic, "-l"]
         self.times = 0
         self.process: subprocess.Popen[bytes] | None = None
 
@@ -157,6 +158,7 @@ class Soak:
         while idle[-1].points < now.points + IDLE_POINTS:
             time.sleep(0.1)
             idle.append(self.sample())
+        show(f"idle: {' '.join(f'{each.memory:.1f}' for each in idle[::10])}")
         least = min(each.memory for each in idle)
         return replace(idle[-1], memory=least, descriptors=min(each.descriptors for each in idle))
 
