@@ -17,7 +17,6 @@ import pytest
 from harness import WARDS
 from kafka_broker.broker import Broker
 from kafka_stream import KafkaStream
-from test_kafka_campaigns import memory_mb
 from waiting import PATIENCE
 
 from streamdp.journal import JournalReader
@@ -32,12 +31,22 @@ READINGS = 6
 """So often the producer pauses, at equal intervals, until the daemon has read everything."""
 IDLE_POINTS = 12
 """A reading takes so many points of a second after that: freed memory goes back to the system every five."""
-MAX_GROWTH = 0.01
-"""Of the memory in use, over the last two thirds: some MB, so a few KB a point, or a byte in some records."""
+MAX_GROWTH_MB = 8.0
+"""From a third of the time to the end: 7 KB a point, or a byte in twenty records. Readings differ by some 3 MB."""
 KCAT = ["setpriv", "--pdeathsig", "KILL", "kcat", "-P", "-K", "|", "-z", "lz4"]
 """It ends with the process that started it, even if that is killed."""
 KCAT += ["-X", "linger.ms=1000", "-X", "queue.buffering.max.messages=1000000"]  # large batches
 KCAT += ["-X", "enable.idempotence=true"]  # A batch sent twice would make the counts of records differ for good.
+
+
+def own_memory_mb(process: subprocess.Popen[bytes]) -> float:
+    """What the process has allocated and is in memory.
+
+    The pages of its program and libraries are left out. The system drops and reads them as it sees fit, and this moves
+    the whole resident size by tens of MB.
+    """
+    status = Path(f"/proc/{process.pid}/status").read_text()
+    return int(status.split("RssAnon:")[1].split()[0]) / 1024
 
 
 def descriptors(process: subprocess.Popen[bytes]) -> int:
@@ -117,7 +126,7 @@ class Sample:
         return f"{self.seconds / 60:6.1f} {figures}"
 
 
-HEADING = "minute  records/s   rss MB   fds        lag  points"
+HEADING = "minute  records/s       MB   fds        lag  points"
 
 
 def committed(stream: KafkaStream) -> tuple[int, int]:
@@ -140,7 +149,7 @@ class Soak:
         assert self.daemon.poll() is None, self.stream.log_text()
         points, read = committed(self.stream)
         lag, seconds = self.producer.sent - read, time.monotonic() - self.begin
-        return Sample(seconds, memory_mb(self.daemon), descriptors(self.daemon), points, read, lag)
+        return Sample(seconds, own_memory_mb(self.daemon), descriptors(self.daemon), points, read, lag)
 
     def work(self, until: float) -> Sample:
         """Keeps the producer ahead until then."""
@@ -158,7 +167,6 @@ class Soak:
         while idle[-1].points < now.points + IDLE_POINTS:
             time.sleep(0.1)
             idle.append(self.sample())
-        show(f"idle: {' '.join(f'{each.memory:.1f}' for each in idle[::10])}")
         least = min(each.memory for each in idle)
         return replace(idle[-1], memory=least, descriptors=min(each.descriptors for each in idle))
 
@@ -184,11 +192,11 @@ def test_half_an_hour_at_full_speed(own_broker: Broker, tmp_path: Path, capsys: 
         readings = [soak.drain()]
         show(f"\n{HEADING}\n{readings[0].row(empty)} drained: {USERS:,} users are in")
         while len(readings) <= READINGS:
-            busy = soak.work(until=SECONDS * len(readings) / READINGS)
+            busy = soak.work(until=readings[0].seconds + SECONDS * len(readings) / READINGS)
             readings.append(soak.drain())
             show(f"{busy.row(readings[-2])}\n{readings[-1].row(readings[-2])} drained")
     third, last = readings[READINGS // 3], readings[-1]
-    assert last.memory - third.memory <= MAX_GROWTH * third.memory, readings
+    assert last.memory - third.memory <= MAX_GROWTH_MB, readings
     assert last.descriptors <= third.descriptors, readings
     assert last.read == producer.sent
     daemon.send_signal(signal.SIGTERM)
