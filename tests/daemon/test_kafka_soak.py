@@ -29,8 +29,8 @@ AHEAD = 1_000_000
 """So many records wait for the daemon, some seconds' worth: it is never without work."""
 READINGS = 6
 """So often the producer pauses, at equal intervals, until the daemon has read everything."""
-IDLE_POINTS = 12
-"""A reading takes so many points of a second after that: freed memory goes back to the system every five."""
+IDLE = 12
+"""A reading takes so many seconds and points after that: freed memory goes back to the system every five seconds."""
 MAX_GROWTH_MB = 8.0
 """From a third of the time to the end: 7 KB a point, or a byte in twenty records. Readings differ by some 3 MB."""
 KCAT = ["setpriv", "--pdeathsig", "KILL", "kcat", "-P", "-K", "|", "-z", "lz4"]
@@ -151,11 +151,13 @@ class Soak:
         lag, seconds = self.producer.sent - read, time.monotonic() - self.begin
         return Sample(seconds, own_memory_mb(self.daemon), descriptors(self.daemon), points, read, lag)
 
-    def work(self, until: float) -> Sample:
-        """Keeps the producer ahead until then."""
-        while (now := self.sample()).seconds < until:
+    def work(self, seconds: float) -> Sample:
+        """Keeps the producer ahead for so long."""
+        now = begin = self.sample()
+        while now.seconds < begin.seconds + seconds:
             self.producer.keep_ahead(now.read)
             time.sleep(0.5)
+            now = self.sample()
         return now
 
     def drain(self) -> Sample:
@@ -164,7 +166,7 @@ class Soak:
             self.producer.is_idle()
             time.sleep(0.5)
         idle = [now]
-        while idle[-1].points < now.points + IDLE_POINTS:
+        while idle[-1].points < now.points + IDLE or idle[-1].seconds < now.seconds + IDLE:
             time.sleep(0.1)
             idle.append(self.sample())
         least = min(each.memory for each in idle)
@@ -192,7 +194,7 @@ def test_half_an_hour_at_full_speed(own_broker: Broker, tmp_path: Path, capsys: 
         readings = [soak.drain()]
         show(f"\n{HEADING}\n{readings[0].row(empty)} drained: {USERS:,} users are in")
         while len(readings) <= READINGS:
-            busy = soak.work(until=readings[0].seconds + SECONDS * len(readings) / READINGS)
+            busy = soak.work(SECONDS / READINGS)
             readings.append(soak.drain())
             show(f"{busy.row(readings[-2])}\n{readings[-1].row(readings[-2])} drained")
     third, last = readings[READINGS // 3], readings[-1]
