@@ -32,7 +32,10 @@ READINGS = 6
 IDLE = 12
 """A reading takes so many seconds and points after that: freed memory goes back to the system every five seconds."""
 MAX_GROWTH_MB = 8.0
-"""From a third of the time to the end: 7 KB a point, or a byte in twenty records. Readings differ by some 3 MB."""
+"""From a third of the time to the end: 7 KB a point, or a byte in twenty records.
+
+In a run of half an hour the least when drained rose by 3 MB in that time. It is not known whether that goes on.
+"""
 KCAT = ["setpriv", "--pdeathsig", "KILL", "kcat", "-P", "-K", "|", "-z", "lz4"]
 """It ends with the process that started it, even if that is killed."""
 KCAT += ["-X", "linger.ms=1000", "-X", "queue.buffering.max.messages=1000000"]  # large batches
