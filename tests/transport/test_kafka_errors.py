@@ -189,7 +189,7 @@ def test_what_was_read_before_an_error_is_returned_and_the_error_comes_after(mon
     failure = errors.UnknownBrokerIdError(1)
     monkeypatch.setattr(kafka_transport, "KafkaConsumer", _Consumer)
     _Consumer.answers = [fetched(name, 0), failure, failure, fetched(name, 1)]
-    reader = kafka_transport.KafkaReader(SETTINGS, {name: 0}, 1_000_000, Guard())
+    reader = kafka_transport.KafkaReader(SETTINGS, {name: 0}, 1_000_000, Guard(), lambda name: 0)
     assert [batch.offsets.tolist() for batch in reader.poll()] == [[0]]
     with pytest.raises(Unreachable):
         reader.poll()
