@@ -110,7 +110,9 @@ class Owners:
         Returns the writer to publish with.
         """
         # Before fencing anybody: a daemon that was started by mistake must not stop the right one, which may be
-        # publishing at this moment. A transaction that stays open is that of a daemon that died.
+        # publishing at this moment. A transaction that stays open is most likely that of a daemon that died. If it is
+        # that of the right one, whose broker stalls, an older copy may fence it here. Nothing is spent twice by that:
+        # what was not committed, nobody has seen.
         self._wait_for_publications(PUBLISHING_SECONDS)
         self._require_ours(self.entries(wait=False))
         self._hold()
