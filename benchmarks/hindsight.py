@@ -36,7 +36,7 @@ from streamdp.replay.tune.trials import Trial, run_trial
 
 SHAPE, USERS, EPSILON = (8, 8), 10_000_000, Fraction(1, 10)
 MOMENTS = (0.1, 0.3, 0.5, 0.7)
-MOST_AVERAGED, STARTS = 6, 10
+MAX_AVERAGED, STARTS = 6, 10
 SEED = 1
 
 
@@ -79,7 +79,7 @@ def quiet_error(ratio: float, c: float, times: NDArray[np.float64]) -> float:
 
 def least_with_averages(c: float) -> float:
     generator = np.random.default_rng(SEED)
-    starts = [generator.random(size) for size in range(1, MOST_AVERAGED + 1) for _ in range(STARTS)]
+    starts = [generator.random(size) for size in range(1, MAX_AVERAGED + 1) for _ in range(STARTS)]
 
     def beyond(ratio: float) -> float:
         found = (minimize(lambda times: quiet_error(ratio, c, times), start, method="Nelder-Mead") for start in starts)

@@ -24,7 +24,7 @@ from sklearn.svm import LinearSVC as SklearnSVM
 from streamdp.jobs import Personalized
 from streamdp.jobs.personalized import LinearSVM, LogisticRegression, Preferences, RangeCounts
 from streamdp.jobs.personalized.partition import privacy_aware_partition, utility_partition
-from streamdp.jobs.personalized.preferences import MOST_LEVELS
+from streamdp.jobs.personalized.preferences import MAX_LEVELS
 from streamdp.privacy.noise import InsecureSeededSource
 
 Floats = npt.NDArray[np.float64]
@@ -102,7 +102,7 @@ def errors(
     tables: int,
     queries: int,
     settings: dict[str, Any],
-    levels: int = MOST_LEVELS,
+    levels: int = MAX_LEVELS,
 ) -> float:
     """The mean absolute error of a frequency, times 1e4, over several tables of preferences and many queries."""
     generator = np.random.default_rng([predicates, PREFERENCES.index(name)])
@@ -131,7 +131,7 @@ def accuracy(rows: Integers, sizes: list[int], tables: int, queries: int) -> boo
         settings: dict[str, Any] | list[dict[str, Any]],
         tables: int = tables,
         best: bool = False,
-        levels: int = MOST_LEVELS,
+        levels: int = MAX_LEVELS,
     ) -> None:
         nonlocal good
         cells = []

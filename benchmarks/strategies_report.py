@@ -13,7 +13,7 @@ from streamdp.replay.plot import COLOURS, svg_text
 from streamdp.strategies import STRATEGIES
 
 AUTO = "auto"
-MOST_OF_ANY = 1.5
+MAX_OF_ANY = 1.5
 Cell = dict[str, Any]
 Results = dict[str, dict[str, Any]]
 """By trace: digest, moving, and by setting and strategy what was measured."""
@@ -79,7 +79,7 @@ def _misses(results: Results, setting: Setting) -> list[str]:
     misses = []
     if moving and geometric_mean(list(moving.values())) > setting.limit:
         misses.append(f"mean above {setting.limit}")
-    misses += [f"{name} above {MOST_OF_ANY}" for name, ratio in moving.items() if ratio > MOST_OF_ANY]
+    misses += [f"{name} above {MAX_OF_ANY}" for name, ratio in moving.items() if ratio > MAX_OF_ANY]
     if still and geometric_mean(list(still.values())) > setting.still_limit:
         misses.append(f"static above {setting.still_limit}")
     return misses

@@ -20,7 +20,7 @@ from streamdp.audit.rules import Case, Noise, Rule, Step, check_output
 LONGEST_ENUMERATION = 12
 _NEGLIGIBLE = math.log(1e-16)
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
-_MOST_PANELS = 20_000
+_MAX_PANELS = 20_000
 _LARGEST_SUM = 20_000_000
 
 
@@ -225,7 +225,7 @@ def _log_sum(logs: Floats) -> float:
 def _integral(rule: Rule, case: Case, reach: int, kinks: list[float]) -> float:
     """Gauss-Legendre between the kinks, halving the panels that matter until nothing moves."""
     narrow = float(min(scale for scale in (rule.threshold_noise.scale, rule.query_noise.scale) if scale)) / 2
-    longest = max(narrow, 2 * reach / _MOST_PANELS)
+    longest = max(narrow, 2 * reach / _MAX_PANELS)
     edges = [-float(reach), *kinks, float(reach)]
     pieces = [
         np.linspace(low, high, max(1, math.ceil((high - low) / longest)) + 1)

@@ -39,12 +39,12 @@ def run(arguments: argparse.Namespace) -> int:
 
     from rich.console import Console
 
-    from streamdp.demo.patients import MOST_POINTS
+    from streamdp.demo.patients import MAX_POINTS
     from streamdp.demo.show import summarise
     from streamdp.errors import ConfigurationError
 
-    if not 6 <= arguments.points <= MOST_POINTS:
-        raise ConfigurationError(f"--points is 6 to {MOST_POINTS}")
+    if not 6 <= arguments.points <= MAX_POINTS:
+        raise ConfigurationError(f"--points is 6 to {MAX_POINTS}")
     length_ms = round(1_000 / _speed(arguments.speed))
     if arguments.keep is not None:
         if arguments.keep.exists():

@@ -168,7 +168,7 @@ def _print(result: ReplayResult) -> None:
                 f"{figures['mean_absolute_error']:,.2f}",
                 f"{figures['mean_relative_error']:.2%}",
                 f"{figures['mean_l1_error']:,.1f}",
-                f"{figures['most_epsilon_spent']:.4g}",
+                f"{figures['max_epsilon_spent']:.4g}",
                 f"{_number(histogram.epsilon):.4g}",
             )
         )

@@ -18,7 +18,7 @@ from streamdp.fields import exact_text
 from streamdp.strategies import STRATEGIES, WrongParameter, make_strategy, strategies_for
 from streamdp.strategies.description import Guarantee
 
-MOST_CELLS = 2**24
+MAX_CELLS = 2**24
 
 Attributes = Mapping[str, AttributeSection | None]
 
@@ -191,10 +191,10 @@ def _strategy_faults(
         view = build_view(histogram, build_domain({name: section for name, section in used.items() if section}))
     except ValueError:
         return  # an attribute is wrong, and its own fault says so
-    if view.cells > MOST_CELLS:
+    if view.cells > MAX_CELLS:
         yield Fault(
             f"{path}.attributes",
-            f"found {view.cells:,} cells; give fewer attributes or coarser bins: at most {MOST_CELLS:,} cells",
+            f"found {view.cells:,} cells; give fewer attributes or coarser bins: at most {MAX_CELLS:,} cells",
         )
         return
     if privacy is None or not share or any(_guarantee_faults(path, histogram.strategy, privacy)):

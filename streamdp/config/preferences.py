@@ -7,16 +7,16 @@ from typing import Annotated
 from pydantic import Field, model_validator
 
 from streamdp.fields import Name, PositiveExact, Settings, Topic, exact_text
-from streamdp.privacy.levels import MOST_LEVELS, Level
+from streamdp.privacy.levels import MAX_LEVELS, Level
 
 
 class Preferences(Settings):
     """Every user with their own epsilon (docs/personalized.md), from a **public** table that does not depend on who is
     present. A user without an entry has the strictest level."""
 
-    classes: Annotated[dict[Name, PositiveExact], Field(max_length=MOST_LEVELS)] = Field(default={})
+    classes: Annotated[dict[Name, PositiveExact], Field(max_length=MAX_LEVELS)] = Field(default={})
     """Classes a user can choose, and what each promises: `strict = "0.05"`, `open = "1"`. At most `privacy.epsilon`."""
-    levels: Annotated[list[PositiveExact], Field(max_length=MOST_LEVELS)] = Field(default=[])
+    levels: Annotated[list[PositiveExact], Field(max_length=MAX_LEVELS)] = Field(default=[])
     """A grid for preferences given as numbers: each is rounded down to the nearest of these and the classes."""
     path: str | None = Field(default=None, min_length=1)
     """The table as a file, relative to this one: CSV with the columns `user` and `preference` (a class or a number), or
@@ -32,8 +32,8 @@ class Preferences(Settings):
             raise ValueError("give classes, or levels that numbers are rounded down to")
         if len(set(self.classes.values())) < len(self.classes):
             raise ValueError("two classes promise the same; give each an epsilon of its own")
-        if len({*self.classes.values(), *self.levels}) > MOST_LEVELS:
-            raise ValueError(f"give at most {MOST_LEVELS} classes and levels in all")
+        if len({*self.classes.values(), *self.levels}) > MAX_LEVELS:
+            raise ValueError(f"give at most {MAX_LEVELS} classes and levels in all")
         return self
 
     def build_levels(self) -> tuple[Level, ...]:

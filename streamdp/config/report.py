@@ -56,7 +56,7 @@ def as_json(plan: StreamPlan) -> dict[str, Any]:
                 "share": exact_text(histogram.share),
                 "epsilon": exact_text(histogram.epsilon),
                 "epsilon_for_decisions": exact_text(histogram.outline.decisions),
-                "most_releases": histogram.outline.releases,
+                "max_releases": histogram.outline.releases,
                 "range_cells": histogram.range_cells,
                 "best_release": _noise_json(histogram.best, histogram),
                 "worst_release": _noise_json(histogram.worst, histogram),
@@ -198,7 +198,7 @@ def _left(plan: StreamPlan) -> str:
         of = f" of the level {plan.config.levels[0].name}" if plan.config.levels else ""
         return f"Nothing: the histograms take all of epsilon{of}. Lower their shares to leave some."
     where = "over the horizon" if plan.config.horizon is not None else f"in every window of {plan.span} points"
-    each = plan.config.jobs.most_epsilon
+    each = plan.config.jobs.max_epsilon
     most = "" if each is None else f" One job may ask for at most {decimal_text(each)}."
     share = plan.epsilon_left / plan.config.epsilon
     return f"epsilon {decimal_text(plan.epsilon_left)} {where} ({_percent(share)} of the whole).{most}"

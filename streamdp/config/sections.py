@@ -210,13 +210,13 @@ class Jobs(Settings):
     share: Share | None = None
     """The part of epsilon set aside for jobs. Histograms without a share of their own divide what is left without it.
     When left out, jobs get what the histograms leave."""
-    most_epsilon: PositiveExact | None = None
+    max_epsilon: PositiveExact | None = None
     """The most epsilon one job may ask for; as much as is left when left out."""
     kinds: list[str] | None = None
     """The kinds of job allowed, `[]` for none; every kind (`streamdp job kinds`) when left out."""
     workers: int = Field(default=1, ge=1, le=64)
     """How many jobs run at once, each in a process of its own."""
-    most_waiting: int = Field(default=100, ge=1)
+    max_waiting: int = Field(default=100, ge=1)
     """How many jobs may be open, running or waiting; a request beyond is refused."""
     time_limit: PositiveDuration = Field(default="10m", validate_default=True)
     """A job that runs longer has failed. Its charge stays spent."""

@@ -264,7 +264,7 @@ def rules_of(config: StreamConfig) -> Rules:
     """What jobs of this stream may ask."""
     kinds = tuple(KINDS) if config.jobs.kinds is None else tuple(config.jobs.kinds)
     levels = len(config.levels)
-    return Rules(config.build_domain(), config.records_per_user, kinds, config.jobs.most_epsilon, levels)
+    return Rules(config.build_domain(), config.records_per_user, kinds, config.jobs.max_epsilon, levels)
 
 
 def read_progress(config: StreamConfig) -> dict[str, tuple[int, int] | None]:

@@ -27,7 +27,7 @@ log = logging.getLogger("streamdp.daemon")
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
 """Seconds between attempts while the output does not answer."""
-MOST_BYTES, MOST_PUBLICATIONS = 32 << 20, 32
+MAX_BYTES, MAX_PUBLICATIONS = 32 << 20, 32
 """How much may wait here, about."""
 MESSAGES_AT_ONCE = 1_000
 """Dead letters in one transaction, so that a flood of them does not outlast its time limit."""
@@ -89,14 +89,14 @@ class Publisher:
     @property
     def is_full(self) -> bool:
         with self._changed:
-            return self._waiting_bytes >= MOST_BYTES or len(self._waiting) >= MOST_PUBLICATIONS
+            return self._waiting_bytes >= MAX_BYTES or len(self._waiting) >= MAX_PUBLICATIONS
 
     @property
     def is_full_of_letters(self) -> bool:
         """Whether dead letters take up the room. Unlike points, which the journal holds, they have no other place."""
         with self._changed:
             letters = [publication for publication in self._waiting if publication.time_point is None]
-            return len(letters) >= MOST_PUBLICATIONS or sum(each.nbytes for each in letters) >= MOST_BYTES
+            return len(letters) >= MAX_PUBLICATIONS or sum(each.nbytes for each in letters) >= MAX_BYTES
 
     @property
     def is_idle(self) -> bool:

@@ -63,7 +63,7 @@ def recover(
             stream=config.name,
             topics=Topics.of(config.output_prefix),
             budget=journal.ledger,
-            most_waiting=config.jobs.most_waiting,
+            max_waiting=config.jobs.max_waiting,
             known=journal.job_ids(),
             jobs=journal.jobs_under_way(),
         ),

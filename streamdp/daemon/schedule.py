@@ -13,7 +13,7 @@ from streamdp.transport.base import TopicPartition, Unreachable
 Cut = dict[TopicPartition, int]
 
 RETRY_SECONDS = 0.1
-MOST_MS_TO_OPEN = 2_000
+MAX_MS_TO_OPEN = 2_000
 STOP_SECONDS = 2
 
 
@@ -34,7 +34,7 @@ class Schedule:
         """As `starting`, but point 1 is the next interval when this one would be over before the daemon is running."""
         holding = cls.starting(now, length, origin)
         left = holding.closes(1) - now
-        return holding if left >= min(length // 2, MOST_MS_TO_OPEN) else cls(length, holding.closes(1))
+        return holding if left >= min(length // 2, MAX_MS_TO_OPEN) else cls(length, holding.closes(1))
 
     def opens(self, time_point: int) -> int:
         return self.first_open + (time_point - 1) * self.length

@@ -27,7 +27,7 @@ Record = tuple[bytes, dict[str, str]]
 
 BURST = 61
 """The point of the recording at which the outbreak begins."""
-MOST_POINTS = 60
+MAX_POINTS = 60
 """So many, when a third of them comes before the outbreak, are recorded."""
 _EARLIEST, _LATEST = 0.25, 0.6
 """Records are fed between these parts of a point, far from both ends, so that it is clear which point holds them."""

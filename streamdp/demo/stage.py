@@ -66,13 +66,13 @@ class DaemonFailed(StreamdpError):
     """The daemon ended when it should not have, or would not end."""
 
 
-def most_releases(points: int) -> int:
+def max_releases(points: int) -> int:
     return max(4, points // 5)
 
 
 def noise_scale(points: int) -> float:
     """The scale of the noise in each count of a release: releases share what decisions leave of epsilon."""
-    return most_releases(points) * (1 + _DECISION_RATIO) / EPSILON
+    return max_releases(points) * (1 + _DECISION_RATIO) / EPSILON
 
 
 class Stage:
@@ -89,7 +89,7 @@ class Stage:
                 topic=TOPIC,
                 epsilon=EPSILON,
                 points=points,
-                releases=most_releases(points),
+                releases=max_releases(points),
                 length_ms=length_ms,
                 decision_ratio=_DECISION_RATIO,
                 districts=_quoted(domain["district"]),

@@ -20,7 +20,7 @@ Number = int | float
 OUTSIDE = -1
 """The code of a value outside the domain."""
 
-MOST_CODES = 2**24
+MAX_CODES = 2**24
 # JSON numbers may come back from a parser as doubles: beyond 2**53 neighbouring integers would share a code.
 WIDEST_INTEGER = 2**53
 
@@ -55,8 +55,8 @@ class Attribute:
             self._check_values()
         else:
             self._check_edges()
-        if self.size > MOST_CODES:
-            raise ValueError(f"{self.name}: {self.size} codes are more than the {MOST_CODES} an attribute may have")
+        if self.size > MAX_CODES:
+            raise ValueError(f"{self.name}: {self.size} codes are more than the {MAX_CODES} an attribute may have")
 
     def _check_values(self) -> None:
         if self.edges:
@@ -121,8 +121,8 @@ class Attribute:
         count = span if bins is None else bins
         if not 1 <= count <= span:
             raise ValueError(f"{name}: {count} bins do not fit {span} integers; give between 1 and {span}")
-        if count > MOST_CODES:
-            raise ValueError(f"{name}: {count} bins are more than {MOST_CODES}; give fewer with bins or edges")
+        if count > MAX_CODES:
+            raise ValueError(f"{name}: {count} bins are more than {MAX_CODES}; give fewer with bins or edges")
         return cls(name, "integer", edges=_even_integer_edges(low, high + 1, count), outside=outside)
 
     @classmethod
@@ -144,8 +144,8 @@ class Attribute:
             raise ValueError(f"{name}: a real attribute needs low, high and bins, or edges")
         if not (isfinite(low) and isfinite(high) and low < high):
             raise ValueError(f"{name}: low {low} must be below high {high}, both finite")
-        if not 1 <= bins <= MOST_CODES:
-            raise ValueError(f"{name}: {bins} bins; give between 1 and {MOST_CODES}")
+        if not 1 <= bins <= MAX_CODES:
+            raise ValueError(f"{name}: {bins} bins; give between 1 and {MAX_CODES}")
         return cls(name, "real", edges=_even_real_edges(low, high, bins), outside=outside)
 
     @property

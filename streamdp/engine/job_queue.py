@@ -45,14 +45,14 @@ class JobQueue:
         stream: str,
         topics: Topics,
         budget: Budget,
-        most_waiting: int,
+        max_waiting: int,
         known: Iterable[str] = (),
         jobs: Iterable[Job] = (),
     ) -> None:
         self._stream = stream
         self._topics = topics
         self._budget = budget
-        self._most_waiting = most_waiting
+        self._max_waiting = max_waiting
         self._known = {_topic_key(job_id) for job_id in known}
         self._asked: list[JobRequested | CancelRequested] = []
         self._open: dict[str, Job] = {}
@@ -119,8 +119,8 @@ class JobQueue:
             return self._refuse(event, time_point, event.refusal or "the request is not complete", keep=False)
         if _topic_key(event.job_id) in self._known:
             return self._refuse(event, time_point, "this id was used before; choose another", keep=False)
-        if len(self._open) >= self._most_waiting:
-            return self._refuse(event, time_point, f"{self._most_waiting} jobs are open already; ask again later")
+        if len(self._open) >= self._max_waiting:
+            return self._refuse(event, time_point, f"{self._max_waiting} jobs are open already; ask again later")
         if not snapshot:
             return self._refuse(event, time_point, "the snapshot of the last time point is gone")
         try:

@@ -18,8 +18,8 @@ from streamdp.arrays import Floats
 Selection = Sequence[slice | npt.NDArray[np.int64]]
 
 # With more combinations of levels than this, those of the same total level share a band.
-MOST_BANDS = 256
-_MOST_EXACT = 512
+MAX_BANDS = 256
+_MAX_EXACT = 512
 
 
 class _Axis:
@@ -89,7 +89,7 @@ class _Axis:
         of those; there they are taken as if the axis were a power of two.
         """
         size = self.size
-        if size <= _MOST_EXACT:
+        if size <= _MAX_EXACT:
             upto = np.cumsum(self.inverse(np.eye(size)), axis=0)
             squares, sums = (upto**2).sum(axis=0), upto.sum(axis=0)
             each = (2 * ((size + 1) * squares - sums**2) - 1) / size**2
@@ -107,7 +107,7 @@ class Bands:
         self.shape = shape
         self._axes = [_Axis(size) for size in shape]
         levels = self.levels = [axis.levels for axis in self._axes]
-        apart = prod(levels) <= MOST_BANDS
+        apart = prod(levels) <= MAX_BANDS
         self._strides = [prod(levels[place + 1 :]) if apart else 1 for place in range(len(levels))]
         self.number = 1 + sum((count - 1) * stride for count, stride in zip(levels, self._strides, strict=True))
         band = np.zeros(shape, np.intp)

@@ -16,7 +16,7 @@ from streamdp.privacy.noise import NoiseSource
 from streamdp.privacy.selection import permute_and_flip
 
 # Below this many values the choice costs more than smoothing gains.
-FEWEST_VALUES = 32
+MIN_VALUES = 32
 SELECTION_SHARE = Fraction(1, 4)
 # Cosines are rounded to multiples of 1 / UNIT, per cell, so that the noisy coefficients are integers.
 UNIT = 2**16
@@ -57,7 +57,7 @@ class Efpa:
         source: NoiseSource | None = None,
     ) -> Noisy:
         """Every count, smoothed as much as was chosen."""
-        if counts.size < FEWEST_VALUES:
+        if counts.size < MIN_VALUES:
             return Laplace().release(counts, shape, epsilon, sensitivity, source)
         for_choice = epsilon * SELECTION_SHARE
         for_noise = epsilon - for_choice

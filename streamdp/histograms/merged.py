@@ -14,7 +14,7 @@ from streamdp.privacy.mechanisms import noisy_sum
 from streamdp.privacy.noise import NoiseSource
 
 # Up to here every cell is measured with all of epsilon; beyond, even groups get most of it.
-MOST_CELLS = 128
+MAX_CELLS = 128
 GROUPS = 64
 GROUP_SHARE = Fraction(3, 4)
 # A cell that is wrongly thought to stand out in its group is off by several scales of the larger noise.
@@ -48,7 +48,7 @@ class Merged:
         source: NoiseSource | None = None,
     ) -> Noisy:
         """Every count as the mean of its part."""
-        if counts.size <= MOST_CELLS:
+        if counts.size <= MAX_CELLS:
             return Noisy(integer_sums(_noisy_parts(counts[np.newaxis], sensitivity / epsilon, source)[0]), None)
         for_groups = epsilon * GROUP_SHARE
         width = -(-counts.size // GROUPS)
@@ -104,7 +104,7 @@ def merge(noisy: Floats, variance: float, doubt: float = 0.0) -> Floats:
 
 def _lengths(size: int) -> npt.NDArray[np.int64]:
     """All up to 128, then a fifth more each time."""
-    lengths = list(range(1, min(size, MOST_CELLS) + 1))
+    lengths = list(range(1, min(size, MAX_CELLS) + 1))
     while (following := lengths[-1] * 6 // 5) <= size and following > lengths[-1]:
         lengths.append(following)
     return np.array(lengths, dtype=np.int64)

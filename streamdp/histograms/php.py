@@ -17,7 +17,7 @@ from streamdp.privacy.selection import permute_and_flip
 STRUCTURE_SHARE = Fraction(1, 2)
 DEEPEST = 6
 # Split points tried in an interval, evenly spaced, fewer in a long one: a public choice that bounds time and memory.
-MOST_SPLITS = 32
+MAX_SPLITS = 32
 LARGEST_TABLE = 2**22
 SCORE_LATTICE = 64
 
@@ -80,7 +80,7 @@ def _split(counts: Counts, epsilon: Fraction, sensitivity: int, scale: Fraction,
     # Cut for the choice only, so that nothing overflows.
     bound = 2**54 // size**2
     values = np.clip(counts, -bound, bound)
-    number = min(size - 1, MOST_SPLITS, max(LARGEST_TABLE // size, 1))
+    number = min(size - 1, MAX_SPLITS, max(LARGEST_TABLE // size, 1))
     splits = size * np.arange(1, number + 1) // (number + 1)
     # The first row leaves the interval whole: nothing is to the right of its cut.
     cuts = np.append(size, splits)

@@ -21,7 +21,7 @@ MEDIAN_SHARE = Fraction(3, 10)
 GROWTH = Fraction(9, 8)
 # A box whose noisy sum is below this many scales of its noise is not cut: its halves would be noise. It is measured
 # again in the levels below, as it is.
-FEWEST_SCALES = 8
+MIN_SCALES = 8
 
 Box = tuple[tuple[int, int], ...]
 
@@ -73,7 +73,7 @@ class Psd:
             boxes = children
             sums = np.array([_part(cells, box).sum() for box in boxes], dtype=np.int64)
             levels.append(measure(sums, np.array(parents, dtype=np.intp), share, sensitivity, source))
-            worth_cutting = levels[-1].noisy > FEWEST_SCALES * float(levels[-1].scale)
+            worth_cutting = levels[-1].noisy > MIN_SCALES * float(levels[-1].scale)
         estimate = np.empty(shape)
         for box, total in zip(boxes, consistent_leaves(levels).tolist(), strict=True):
             part = _part(estimate, box)

@@ -32,7 +32,7 @@ from streamdp.transport.files import sync_directory
 FORMAT = 2
 MAX_FILE_BYTES = 64 << 20
 KEEP_FILES = 3
-MOST_WAITING = 1_000
+MAX_WAITING = 1_000
 """Letters to a topic that are held back for a common append, about: a flood of them must not fill the memory."""
 LARGEST_LETTER = 1_000_000
 """Bytes of key, value and headers. Kafka refuses a message beyond 1 MiB unless told otherwise, and a letter that the
@@ -239,7 +239,7 @@ class DeadLetterTopic:
             )
             self._once.written(batch, row)
             self.counts[reason] += 1
-        if len(self._waiting) >= MOST_WAITING:
+        if len(self._waiting) >= MAX_WAITING:
             self.flush()
 
     def use(self, writer: Writer) -> None:

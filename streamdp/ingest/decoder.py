@@ -27,12 +27,12 @@ MAX_RECORD_BYTES = 1 << 20
 MAX_KEY_BYTES = 1 << 14
 
 # A topic has one shape of message, or two while producers change over. Rows of further shapes are read one by one.
-_MOST_SHAPES = 4
+_MAX_SHAPES = 4
 _ROWS_LOOKED_AT = 8
 
 # Slices of a batch are decoded side by side: nearly all of the time is spent in Arrow and numpy, which let other
 # threads run. They are small enough that a row which Arrow refuses costs only its slice a second reading.
-_FEWEST_SLICE_ROWS, _MOST_SLICE_ROWS = 1 << 13, 1 << 16
+_MIN_SLICE_ROWS, _MAX_SLICE_ROWS = 1 << 13, 1 << 16
 
 # Arrow wants every message whole in one block. What is longer is rare enough to be read by itself.
 _LONGEST_JOINED = 1 << 23
@@ -122,7 +122,7 @@ class Decoder:
         return range(0, max(len(batch), 1), self._slice_rows(len(batch)))
 
     def _slice_rows(self, rows: int) -> int:
-        return min(max(-(-rows // self._threads), _FEWEST_SLICE_ROWS), _MOST_SLICE_ROWS)
+        return min(max(-(-rows // self._threads), _MIN_SLICE_ROWS), _MAX_SLICE_ROWS)
 
     def _decode(self, batch: RecordBatch, latest_ts: int | None) -> Decoded:
         outcome = Outcome(len(batch))
@@ -137,7 +137,7 @@ class Decoder:
         self._nulls(task)
         pending = np.flatnonzero(_joinable(batch.values) & outcome.unread)
         tried: set[Shape] = set()
-        while len(pending) and len(tried) < _MOST_SHAPES:
+        while len(pending) and len(tried) < _MAX_SHAPES:
             shape = self._new_shape(batch.values, pending, tried)
             if shape is None:
                 break

@@ -18,7 +18,7 @@ from streamdp.ingest.decoded import Reason
 from streamdp.ingest.keys import key_object, user_of_key
 from streamdp.ingest.strict_json import loads
 
-MOST_MILLISECONDS = 2**63 - 1
+MAX_MILLISECONDS = 2**63 - 1
 
 Envelope = Literal["own", "debezium", "wrapped"]
 
@@ -180,7 +180,7 @@ def _value(value: Any, kind: str) -> Any:
 
 
 def _checked(ts: Any, latest: int | None) -> int:
-    if not isinstance(ts, int) or isinstance(ts, bool) or not 0 <= ts <= MOST_MILLISECONDS:
+    if not isinstance(ts, int) or isinstance(ts, bool) or not 0 <= ts <= MAX_MILLISECONDS:
         raise Rejected(Reason.BAD_TIMESTAMP)
     if latest is not None and ts > latest:
         raise Rejected(Reason.TOO_FAR_AHEAD)

@@ -29,7 +29,7 @@ from streamdp.privacy.exact import as_fraction, decimal_text
 from streamdp.privacy.levels import Level
 from streamdp.transport.batch import Blobs
 
-_MOST_FAULTS = 10
+_MAX_FAULTS = 10
 _LONGEST_PREFERENCE = 100
 
 
@@ -77,8 +77,8 @@ class PreferenceReader:
         levels, faults = self._levels(preferences)
         if faults:
             first_row = 1 if path.suffix in (".jsonl", ".ndjson") else 2
-            lines = [f"  line {row + first_row}: {fault}" for row, fault in list(faults.items())[:_MOST_FAULTS]]
-            more = [f"  and {len(faults) - _MOST_FAULTS} more"] if len(faults) > _MOST_FAULTS else []
+            lines = [f"  line {row + first_row}: {fault}" for row, fault in list(faults.items())[:_MAX_FAULTS]]
+            more = [f"  and {len(faults) - _MAX_FAULTS} more"] if len(faults) > _MAX_FAULTS else []
             raise ConfigurationError("\n".join([f"the preferences in {path} have faults:", *lines, *more]))
         return self._table(Blobs.from_arrow(users), levels)
 

@@ -37,7 +37,7 @@ Identifier = Literal["text", "integer"]
 
 _NEWLINE = pa.scalar(b"\n", pa.large_binary())
 _BLOCK_BYTES = 1 << 22
-_FEWEST_TO_HALVE = 1024
+_MIN_TO_HALVE = 1024
 
 _ARROW = {"categorical": pa.string(), "integer": pa.int64(), "real": pa.float64()}
 _IDENTIFIER_ARROW = {"text": pa.string(), "integer": pa.int64()}
@@ -97,7 +97,7 @@ class ShapeParser:
         table = self._read(values, rows)
         if table is not None:
             yield rows, table
-        elif len(rows) >= _FEWEST_TO_HALVE:
+        elif len(rows) >= _MIN_TO_HALVE:
             middle = len(rows) // 2
             yield from self._halve(values, rows[:middle])
             yield from self._halve(values, rows[middle:])

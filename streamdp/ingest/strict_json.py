@@ -14,7 +14,7 @@ DEEPEST = 256
 """Levels of nesting; far below where Python's parser gives up, so that its limit never decides."""
 
 _HUGE = 10**400
-_MOST_DIGITS = 400
+_MAX_DIGITS = 400
 
 # Every byte but the brackets, and the step in depth of each bracket.
 _NO_BRACKETS = bytes(sorted(set(range(256)) - set(b"[]{}")))
@@ -55,6 +55,6 @@ def _refuse(name: str) -> NoReturn:
 
 def _integer(digits: str) -> int:
     """Python refuses to read very long integers; none is inside any domain, so a stand-in of their sign will do."""
-    if len(digits) <= _MOST_DIGITS:
+    if len(digits) <= _MAX_DIGITS:
         return int(digits)
     return -_HUGE if digits.startswith("-") else _HUGE

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from streamdp.population import Snapshot
 
 
-MOST_ROWS = 10**7
+MAX_ROWS = 10**7
 # The journal stores a result before it leaves, in the daemon's thread: twenty megabytes delay the close of a point by
 # well under a second, and leave a worker far from its memory limit.
-MOST_ROWS_BYTES = 20_000_000
+MAX_ROWS_BYTES = 20_000_000
 
 
 P = TypeVar("P", bound=Settings)
@@ -79,14 +79,14 @@ def bounds_of(attributes: Sequence[Attribute]) -> tuple[list[float], list[float]
 
 
 def check_rows(rows: int | None, attributes: Sequence[Attribute]) -> None:
-    """Refuses, before the charge, more rows than `most_rows`."""
-    if rows is not None and rows > (most := most_rows(attributes)):
+    """Refuses, before the charge, more rows than `max_rows`."""
+    if rows is not None and rows > (most := max_rows(attributes)):
         raise ParameterError(f"rows: at most {most} of these attributes")
 
 
-def most_rows(attributes: Sequence[Attribute]) -> int:
-    """How many rows of these a job may make, by public facts alone. See `MOST_ROWS_BYTES`."""
-    return min(MOST_ROWS_BYTES // sum(map(_bytes_of_value, attributes)), MOST_ROWS)
+def max_rows(attributes: Sequence[Attribute]) -> int:
+    """How many rows of these a job may make, by public facts alone. See `MAX_ROWS_BYTES`."""
+    return min(MAX_ROWS_BYTES // sum(map(_bytes_of_value, attributes)), MAX_ROWS)
 
 
 def _bytes_of_value(attribute: Attribute) -> int:

@@ -20,13 +20,13 @@ from streamdp.jobs.base import ParameterError
 from streamdp.jobs.catalogue import KINDS, checked
 from streamdp.privacy.exact import as_fraction, decimal_text
 
-MOST_BYTES = 65_536
+MAX_BYTES = 65_536
 # The ledger adds epsilons exactly, over a common denominator: one of a thousand digits would slow it down for ever.
 LARGEST_DENOMINATOR = 10**12
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
 MALFORMED = (
     "id: give 1 to 64 letters, digits, '.', '_' and '-', beginning with a letter or a digit; the whole request has at "
-    f"most {MOST_BYTES} bytes"
+    f"most {MAX_BYTES} bytes"
 )
 _FIELDS = {"id", "kind", "epsilon", "params"}
 
@@ -38,7 +38,7 @@ class Rules:
     domain: Domain
     records_per_user: int
     kinds: Collection[str]
-    most_epsilon: Fraction | None = None
+    max_epsilon: Fraction | None = None
     levels: int = 0
     """How many levels of privacy the stream has."""
 
@@ -82,7 +82,7 @@ def read_request(value: bytes | None, rules: Rules) -> JobRequested | CancelRequ
 
 def _fields(value: bytes | None) -> dict[str, Any]:
     """Of a JSON object; none when it is not one."""
-    if value is None or len(value) > MOST_BYTES:
+    if value is None or len(value) > MAX_BYTES:
         return {}
     try:
         fields = json.loads(value, parse_constant=_no_constant)
@@ -116,6 +116,6 @@ def _epsilon(value: Any, rules: Rules) -> Fraction:
         raise Refused("epsilon: nothing is computed from the data for nothing; give more than 0")
     if epsilon.denominator > LARGEST_DENOMINATOR:
         raise Refused("epsilon: give at most 12 decimals")
-    if rules.most_epsilon is not None and epsilon > rules.most_epsilon:
-        raise Refused(f"epsilon: a job of this stream may ask for at most {decimal_text(rules.most_epsilon)}")
+    if rules.max_epsilon is not None and epsilon > rules.max_epsilon:
+        raise Refused(f"epsilon: a job of this stream may ask for at most {decimal_text(rules.max_epsilon)}")
     return epsilon

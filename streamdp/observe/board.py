@@ -21,11 +21,11 @@ from streamdp.client import Release
 from streamdp.domain import View
 from streamdp.result_messages import join_result
 
-MOST_POINTS = 240
-MOST_JOBS = 20
+MAX_POINTS = 240
+MAX_JOBS = 20
 # Beyond this many cells along an axis neighbours are drawn together: a screen has no more.
-MOST_ALONG = 120
-MOST_CENTRES = 100
+MAX_ALONG = 120
+MAX_CENTRES = 100
 _SHORT = 200
 
 
@@ -34,7 +34,7 @@ class _Histogram:
     view: View
     release: Release | None = None
     parts: dict[int, messages.Decoded] = field(default_factory=dict)
-    points: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=MOST_POINTS))
+    points: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=MAX_POINTS))
 
 
 class Board:
@@ -92,7 +92,7 @@ class Board:
             return None
         points, time_point = histogram.points, int(header["time_point"])
         if not points or time_point > points[-1]["time_point"]:
-            oldest = time_point - MOST_POINTS + 1
+            oldest = time_point - MAX_POINTS + 1
             while points and points[0]["time_point"] < oldest:
                 points.popleft()
             points.append(
@@ -142,7 +142,7 @@ class Board:
     def _put_job(self, job: dict[str, Any]) -> None:
         self._jobs.pop(job["id"], None)
         self._jobs[job["id"]] = job
-        while len(self._jobs) > MOST_JOBS:
+        while len(self._jobs) > MAX_JOBS:
             del self._jobs[next(iter(self._jobs))]
 
     # What goes out
@@ -228,7 +228,7 @@ def _axis(view: View, place: int) -> _Axis:
     axis = view.axes[place]
     attribute, _ = axis.coarsen(view.domain[axis.attribute])
     labels = attribute.labels
-    starts = np.unique(np.arange(MOST_ALONG) * len(labels) // MOST_ALONG)
+    starts = np.unique(np.arange(MAX_ALONG) * len(labels) // MAX_ALONG)
     ends = np.append(starts[1:], len(labels))
     edges = None
     if attribute.kind != "categorical":
@@ -252,8 +252,8 @@ def summary(result: Any) -> dict[str, Any] | None:
     shown: dict[str, Any] = {"values": short}
     if "cluster_centers" in result and "attributes" in result:
         shown["attributes"] = result["attributes"]
-        shown["centres"] = result["cluster_centers"][:MOST_CENTRES]
-        shown["sizes"] = result.get("cluster_sizes", [])[:MOST_CENTRES]
+        shown["centres"] = result["cluster_centers"][:MAX_CENTRES]
+        shown["sizes"] = result.get("cluster_sizes", [])[:MAX_CENTRES]
     return shown
 
 

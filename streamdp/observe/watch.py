@@ -27,7 +27,7 @@ from streamdp.ingest import Decoded
 from streamdp.ingest.decoded import Reason
 from streamdp.jobs.catalogue import KINDS
 from streamdp.journal import Journal, StoredMessage, last_backup
-from streamdp.observe.board import MOST_JOBS, MOST_POINTS, Board
+from streamdp.observe.board import MAX_JOBS, MAX_POINTS, Board
 from streamdp.observe.health import Health
 from streamdp.observe.metrics import Metrics
 from streamdp.observe.observer import Observer, Work
@@ -236,8 +236,8 @@ class Watch(Observer):
             self._board.hold(release)
             self._show_counts(release)
         wanted = (
-            (self._topics.releases, MOST_POINTS * len(self._plans)),
-            (self._topics.results, MOST_JOBS),
+            (self._topics.releases, MAX_POINTS * len(self._plans)),
+            (self._topics.results, MAX_JOBS),
             (self._topics.head, 1),
         )
         for topic, count in wanted:

@@ -17,12 +17,12 @@ import numpy.typing as npt
 
 EMPTY = np.uint32(0xFFFFFFFF)
 REMOVED = np.uint32(0xFFFFFFFE)
-MOST_ROWS = int(REMOVED)
+MAX_ROWS = int(REMOVED)
 
 # Between 1/3 (just built) and 1/2 (about to be built again) of the slots are in use: 8 to 12 bytes a key, and a probe
 # for a key that is there looks at 1.25 to 1.5 slots on average.
 SLOTS_PER_KEY = 3
-FEWEST_SLOTS = 16
+MIN_SLOTS = 16
 
 Rows = npt.NDArray[np.uint32]
 Words = npt.NDArray[np.uint64]
@@ -32,7 +32,7 @@ class SlotIndex:
     """Row numbers by digest. `core` is the table's [rows, 4] array whose first two words are the digest."""
 
     def __init__(self) -> None:
-        self.slots: Rows = np.full(FEWEST_SLOTS, EMPTY, np.uint32)
+        self.slots: Rows = np.full(MIN_SLOTS, EMPTY, np.uint32)
         self.keys = 0
         self._used = 0
 
@@ -112,7 +112,7 @@ class SlotIndex:
     def rebuild(self, keys: int, chunks: Iterable[tuple[Words, Rows]]) -> None:
         """Start again with room for `keys` and insert what `chunks` yields."""
         self.slots = self.slots[:0].copy()
-        self.slots = np.full(max(FEWEST_SLOTS, SLOTS_PER_KEY * keys), EMPTY, np.uint32)
+        self.slots = np.full(max(MIN_SLOTS, SLOTS_PER_KEY * keys), EMPTY, np.uint32)
         self.keys = self._used = 0
         for low, rows in chunks:
             order = np.argsort(low)

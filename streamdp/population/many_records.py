@@ -22,7 +22,7 @@ from streamdp.population.index import REMOVED, Rows, SlotIndex, Words
 from streamdp.population.table import COUNTED, DELETED, NO_ROW, USED, Table, meta_words, partitions_of
 
 # With fewer, ids that share them would be common.
-FEWEST_RECORD_BITS = 16
+MIN_RECORD_BITS = 16
 
 
 @dataclass(frozen=True, repr=False)
@@ -70,7 +70,7 @@ class _Entries:
     def _by_key(self) -> tuple[Positions, Bools]:
         """Positions by owner, record id and stamp, and whether neighbours in that order have the same key."""
         record_bits = _record_bits(self.owner)
-        if record_bits >= FEWEST_RECORD_BITS:
+        if record_bits >= MIN_RECORD_BITS:
             order = _sorted_within(self.owner, np.argsort(self.ts), self.record)
             owner, record = self.owner.take(order), self.record.take(order)
             same_owner, other_record = owner[1:] == owner[:-1], record[1:] != record[:-1]

@@ -31,8 +31,8 @@ from streamdp.population.moved import Moved
 from streamdp.population.one_record import OneRecord
 from streamdp.population.table import COUNTED, Table
 
-MOST_PARTITIONS = 1 << 16
-MOST_POINTS = 1 << 31
+MAX_PARTITIONS = 1 << 16
+MAX_POINTS = 1 << 31
 # Room for tombstones and for records that wait beyond the bound.
 EXTRA_KEYS = 32
 
@@ -105,7 +105,7 @@ class Population:
         """
         if (record is not None) != self.record_ids:
             raise ValueError("record ids must be given exactly when the population was told to expect them")
-        if not 0 <= partition < MOST_PARTITIONS or not 0 <= time_point < MOST_POINTS:
+        if not 0 <= partition < MAX_PARTITIONS or not 0 <= time_point < MAX_POINTS:
             raise ValueError("the partition or the time point is out of range")
         if self.closed_point is not None and time_point <= self.closed_point:
             raise ValueError("a closed time point never changes")

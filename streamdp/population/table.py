@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streamdp.errors import StreamdpError
-from streamdp.population.index import MOST_ROWS, Rows, Words
+from streamdp.population.index import MAX_ROWS, Rows, Words
 
 USED = 1
 DELETED = 2  # a tombstone
@@ -171,7 +171,7 @@ class Table:
 
     def _grow(self, rows: int) -> None:
         capacity = max(1024, rows + rows // 32)
-        if capacity >= MOST_ROWS:
+        if capacity >= MAX_ROWS:
             raise StreamdpError("the population table is full; split the input over several streams")
         # Without the reference check no other array may look at these columns now; none is ever kept.
         self.core.resize((capacity, 4), refcheck=False)

@@ -16,7 +16,7 @@ from streamdp.privacy.terms import Terms
 if TYPE_CHECKING:
     from streamdp.privacy.ledger import Ledger
 
-_MOST_RETURNS = 5
+_MAX_RETURNS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +193,7 @@ def _returns(ledger: Ledger, time_point: int) -> list[tuple[int, Fraction]]:
         if left > best:
             found.append((candidate, left))
             best = left
-        if best == ledger.chargeable or len(found) == _MOST_RETURNS:
+        if best == ledger.chargeable or len(found) == _MAX_RETURNS:
             break
     return found
 

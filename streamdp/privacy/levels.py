@@ -15,7 +15,7 @@ from typing import Any
 from streamdp.privacy.exact import as_fraction, decimal_text, to_text
 
 # The ledger walks through all of them at every charge, and a report has a line for each.
-MOST_LEVELS = 64
+MAX_LEVELS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +32,8 @@ class Level:
 def checked_levels(levels: Iterable[Level], total: Fraction) -> tuple[Level, ...]:
     """The levels, strictest first; ValueError when they cannot be told apart or promise more than the total."""
     ordered = tuple(levels)
-    if len(ordered) > MOST_LEVELS:
-        raise ValueError(f"there are at most {MOST_LEVELS} levels")
+    if len(ordered) > MAX_LEVELS:
+        raise ValueError(f"there are at most {MAX_LEVELS} levels")
     if len({level.name for level in ordered}) < len(ordered):
         raise ValueError("each level has a name of its own")
     if any(high.epsilon <= low.epsilon for low, high in pairwise(ordered)):

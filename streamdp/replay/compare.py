@@ -79,7 +79,7 @@ class _Run:
         self._answered = np.zeros(queries.count, np.int64)
         self._window: deque[tuple[int, Fraction]] = deque()
         self._spent = Fraction(0)
-        self.most_spent = Fraction(0)
+        self.max_spent = Fraction(0)
         self.absolute: list[float] = []
         self.relative: list[float] = []
         self.l1: list[int] = []
@@ -103,7 +103,7 @@ class _Run:
             self._spent += epsilon
         while self._window and self._window[0][0] <= time_point - self._strategy.span:
             self._spent -= self._window.popleft()[1]
-        self.most_spent = max(self.most_spent, self._spent)
+        self.max_spent = max(self.max_spent, self._spent)
 
 
 def compare(
@@ -175,7 +175,7 @@ class _Field:
             relative=mean_of([mean_of(run.relative) for run in runs]),
             l1=mean_of([mean_of(run.l1) for run in runs]),
             releases=mean_of([sum(run.released) for run in runs]),
-            epsilon=float(max(run.most_spent for run in runs)),
+            epsilon=float(max(run.max_spent for run in runs)),
             absolute_by_point=np.mean([run.absolute for run in runs], axis=0).tolist(),
             releases_by_point=np.mean([run.released for run in runs], axis=0).tolist(),
         )

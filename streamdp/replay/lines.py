@@ -19,7 +19,7 @@ from msgspec import UNSET, UnsetType
 from numpy.typing import NDArray
 
 from streamdp.arrays import Bools, Integers
-from streamdp.replay.trace import MOST_PARTITIONS, Row
+from streamdp.replay.trace import MAX_PARTITIONS, Row
 from streamdp.transport.batch import Blobs
 
 Bytes = NDArray[np.uint8]
@@ -189,7 +189,7 @@ class _Full(msgspec.Struct, gc=False):
             and self.value_base64 is UNSET
             and self.close is UNSET
             and self.open is UNSET
-            and 0 <= (-1 if isinstance(self.partition, UnsetType) else self.partition) < MOST_PARTITIONS
+            and 0 <= (-1 if isinstance(self.partition, UnsetType) else self.partition) < MAX_PARTITIONS
         )
 
 

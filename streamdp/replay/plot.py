@@ -10,7 +10,7 @@ from streamdp.replay.compare import Comparison, Standing
 
 _WIDTH, _HEIGHT, _GAP = 860, 260, 70
 _LEFT, _RIGHT, _TOP = 70, 170, 50
-_MOST_STEPS = 400
+_MAX_STEPS = 400
 # Okabe and Ito's colours, which people who see few colours can tell apart.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#999999")
 
@@ -70,7 +70,7 @@ def _panel(name: str, standings: Sequence[Standing], top: int) -> list[str]:
 
 def _steps(values: Sequence[float]) -> list[tuple[float, float]]:
     """At most so many steps: the mean of each stretch, at its middle."""
-    size = max(1, ceil(len(values) / _MOST_STEPS))
+    size = max(1, ceil(len(values) / _MAX_STEPS))
     stretches = [(begin, values[begin : begin + size]) for begin in range(0, len(values), size)]
     return [(begin + (len(part) + 1) / 2, sum(part) / len(part)) for begin, part in stretches]
 

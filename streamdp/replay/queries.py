@@ -15,7 +15,7 @@ SANITY_FRACTION = 0.001
 """Relative errors are relative to the true answer, or to this fraction of all records (at least one) when the answer is
 smaller: without such a bound, empty ranges would decide the mean."""
 _SEED = 20_120_101
-_MOST_CORNERS = 1 << 20
+_MAX_CORNERS = 1 << 20
 
 
 class RangeQueries:
@@ -26,7 +26,7 @@ class RangeQueries:
 
     def __init__(self, shape: tuple[int, ...], count: int = QUERIES, seed: int = _SEED) -> None:
         self._shape = shape
-        self.count = max(1, min(count, _MOST_CORNERS >> len(shape)))
+        self.count = max(1, min(count, _MAX_CORNERS >> len(shape)))
         draws = Draws(seed)
         bounds = []
         for size in shape:

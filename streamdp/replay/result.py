@@ -71,7 +71,7 @@ class HistogramResult:
             "mean_relative_error": _mean(self.relative),
             "mean_l1_error": _mean(self.l1),
             "epsilon": self.epsilon,
-            "most_epsilon_spent": _rounded(max(self.epsilon_spent, default=0.0)),
+            "max_epsilon_spent": _rounded(max(self.epsilon_spent, default=0.0)),
             "total_spent": self.total_spent,
         }
 

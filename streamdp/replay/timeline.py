@@ -26,9 +26,9 @@ from streamdp.replay.reader import Messages, TraceReader
 from streamdp.replay.trace import BrokenTrace, TraceMismatch
 from streamdp.transport.batch import RecordBatch
 
-MOST_POINTS_AHEAD = 10_000
+MAX_POINTS_AHEAD = 10_000
 """Without marks, a record of a point further ahead than this is a dead letter; a mark of one is broken."""
-MOST_POINTS = 1_000_000
+MAX_POINTS = 1_000_000
 """A replay keeps figures of every point, a run of missed ones being one; a year of minutes has half as many."""
 LAST_MISSED = 2_000_000_000
 """A run of missed points ends with this one at the latest: a population numbers points with 31 bits."""
@@ -101,12 +101,12 @@ class Timeline:
                     raise BrokenTrace(
                         self._trace.name, item.line, f"point {item.time_point} closes twice", "marks ascend"
                     )
-                if item.time_point > (LAST_MISSED if item.missed else self._open + MOST_POINTS_AHEAD):
+                if item.time_point > (LAST_MISSED if item.missed else self._open + MAX_POINTS_AHEAD):
                     raise BrokenTrace(
                         self._trace.name,
                         item.line,
                         f"point {item.time_point} closes while point {self._open} is open",
-                        f"a mark is at most {MOST_POINTS_AHEAD:,} points ahead, of missed points at {LAST_MISSED:,}",
+                        f"a mark is at most {MAX_POINTS_AHEAD:,} points ahead, of missed points at {LAST_MISSED:,}",
                     )
                 if item.missed:
                     last = min(item.time_point, self._pipeline.engine.horizon or item.time_point)
@@ -164,8 +164,8 @@ class Timeline:
 
     def _over(self, missed: int = 0) -> PointClosed:
         self._events += 1
-        if self._events > MOST_POINTS:
-            raise TraceTooLong(f"{self._trace.name}: more than {MOST_POINTS:,} time points, the most a replay has")
+        if self._events > MAX_POINTS:
+            raise TraceTooLong(f"{self._trace.name}: more than {MAX_POINTS:,} time points, the most a replay has")
         schedule = self._schedule or self._starting(self._time.origin_ms)
         first, self._open = self._open, self._open + max(missed, 1)
         return PointClosed(self._open - 1, schedule.opens(first), schedule.closes(self._open - 1), missed)
@@ -193,12 +193,12 @@ class Timeline:
 
 
 def _too_far(points: Integers, open_point: int) -> NDArray[np.bool_]:
-    """Which records lie more than MOST_POINTS_AHEAD points beyond the point open at their turn."""
+    """Which records lie more than MAX_POINTS_AHEAD points beyond the point open at their turn."""
     wild = np.zeros(len(points), np.bool_)
-    if points.max(initial=0) > open_point + MOST_POINTS_AHEAD:
+    if points.max(initial=0) > open_point + MAX_POINTS_AHEAD:
         # What is open at a record's turn depends on which earlier ones are wild: one after the other.
         for row, point in enumerate(points.tolist()):
-            if point > open_point + MOST_POINTS_AHEAD:
+            if point > open_point + MAX_POINTS_AHEAD:
                 wild[row] = True
             else:
                 open_point = max(open_point, point)

@@ -20,7 +20,7 @@ from streamdp.ingest.strict_json import loads
 FORMAT = 1
 VERSION_FIELD = "streamdp_trace"
 
-MOST_PARTITIONS = 1 << 10
+MAX_PARTITIONS = 1 << 10
 LONGEST_MESSAGE = 2 << 20
 """Bytes of key and value that any trace may hold; more only where the configuration's `max_record_bytes` is more."""
 _ESCAPED = 8
@@ -170,8 +170,8 @@ def _full(fields: Mapping[str, Any]) -> Row:
     topic, partition, offset = fields["topic"], fields["partition"], fields["offset"]
     if not isinstance(topic, str) or not _is_int64(offset) or offset < 0 or not _is_int64(fields["timestamp"]):
         raise BrokenLine("topic is text, offset and timestamp are integers")
-    if not _is_int64(partition) or not 0 <= partition < MOST_PARTITIONS:
-        raise BrokenLine(f"partition is an integer from 0 to {MOST_PARTITIONS - 1}")
+    if not _is_int64(partition) or not 0 <= partition < MAX_PARTITIONS:
+        raise BrokenLine(f"partition is an integer from 0 to {MAX_PARTITIONS - 1}")
     return Row(topic, partition, offset, fields["timestamp"], _content(fields, "key"), _content(fields, "value"))
 
 

@@ -20,7 +20,7 @@ from streamdp.replay.queries import QUERIES, RangeQueries
 from streamdp.replay.reader import TraceReader
 from streamdp.strategies.statistic import L1Distance
 
-_MOST_PAIRS = 64
+_MAX_PAIRS = 64
 _COUNTS, _MISSED = "counts.npy", "missed.npy"
 
 
@@ -55,7 +55,7 @@ class Truth:
     def drift(self, lag: int, groups: int) -> int:
         """The largest distance over groups of cells between points `lag` apart, of evenly spread pairs."""
         lag = min(lag, self.points - 1)
-        starts = np.unique(np.linspace(0, self.points - 1 - lag, _MOST_PAIRS).astype(int))
+        starts = np.unique(np.linspace(0, self.points - 1 - lag, _MAX_PAIRS).astype(int))
         distance = L1Distance(self.cells, groups)
         return max(distance.between(self.counts[start + lag], self.counts[start]) for start in starts)
 
@@ -76,10 +76,10 @@ def truths(
     *,
     histograms: Sequence[str] | None = None,
     queries: int = QUERIES,
-    most_points: int | None = None,
+    max_points: int | None = None,
     on_point: Callable[[int], None] | None = None,
 ) -> dict[str, Truth]:
-    """The truth of every histogram (or those named), over the horizon, the trace or `most_points`."""
+    """The truth of every histogram (or those named), over the horizon, the trace or `max_points`."""
     player = Player(config, trace)
     views = [view for view in player.pipeline.views if histograms is None or view.name in histograms]
     counts: dict[str, list[Counts]] = {view.name: [] for view in views}
@@ -91,7 +91,7 @@ def truths(
         missed.append(event.missed)
         if on_point is not None:
             on_point(event.time_point)
-        if event.time_point == config.horizon or len(missed) == most_points:
+        if event.time_point == config.horizon or len(missed) == max_points:
             break
     return {
         view.name: Truth(

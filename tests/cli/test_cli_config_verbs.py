@@ -30,7 +30,7 @@ def test_check_as_json(capsys):
     plan = json.loads(capsys.readouterr().out)
     assert (plan["stream"], plan["guarantee"], plan["epsilon"], plan["window"]) == ("clinic", "w-event", "1", 100)
     ages, wards = plan["histograms"]
-    assert (ages["cells"], ages["most_releases"], ages["best_release"]["epsilon"]) == (20, 100, "0.35")
+    assert (ages["cells"], ages["max_releases"], ages["best_release"]["epsilon"]) == (20, 100, "0.35")
     assert (wards["shape"], wards["epsilon"], wards["best_release"]["scale"]) == ([4], "0.3", "50/3")
     assert plan["epsilon_left_for_jobs"] == "0.2"
 

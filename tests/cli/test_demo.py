@@ -20,7 +20,7 @@ from waiting import PATIENCE
 
 from streamdp.cli import main
 from streamdp.config import load
-from streamdp.demo.patients import MOST_POINTS, Patients, find_fixture
+from streamdp.demo.patients import MAX_POINTS, Patients, find_fixture
 from streamdp.demo.show import Row, Screen, bars
 from streamdp.demo.stage import HISTOGRAM, DaemonFailed, Stage, noise_scale
 from streamdp.journal import JournalReader
@@ -83,7 +83,7 @@ def test_patients_are_counted_as_the_replay_counts_them(tmp_path):
     config = load(folder / "config.toml")
     with open_trace(folder / "trace.jsonl.zst", config) as trace:
         expected = replay(config, trace, seed=1).histograms[0].true_counts
-    patients = Patients(folder, MOST_POINTS)
+    patients = Patients(folder, MAX_POINTS)
     with closing(FileLog(tmp_path / "log", durable=False)) as log:
         patients.begin(log)
         before = patients.true_counts(0).copy()

@@ -41,7 +41,7 @@ strategy = "baseline"
 topics = ["visits"]
 [jobs]
 share = "0.5"
-most_epsilon = "0.4"
+max_epsilon = "0.4"
 """
 
 

@@ -53,7 +53,7 @@ def test_a_share_that_does_not_fit():
 
 def test_defaults():
     jobs = config(a="").jobs
-    assert (jobs.workers, jobs.time_limit_seconds, jobs.memory_mb, jobs.kinds, jobs.most_epsilon) == (
+    assert (jobs.workers, jobs.time_limit_seconds, jobs.memory_mb, jobs.kinds, jobs.max_epsilon) == (
         1,
         600.0,
         4_096,
@@ -66,7 +66,7 @@ def test_defaults():
     ("jobs", "path"),
     [
         ('kinds = ["kmeans", "median"]', r"jobs\.kinds\[1\]: found 'median'"),
-        ('most_epsilon = "0"', r"jobs\.most_epsilon"),
+        ('max_epsilon = "0"', r"jobs\.max_epsilon"),
         ("workers = 0", r"jobs\.workers"),
         ('time_limit = "0s"', r"jobs\.time_limit"),
         ("memory_mb = 100", r"jobs\.memory_mb"),

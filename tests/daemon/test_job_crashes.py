@@ -167,4 +167,4 @@ def test_killed_at_random_while_jobs_run(tmp_path):
 @pytest.mark.timeout(3_600)
 @pytest.mark.parametrize("seed", range(5))
 def test_killed_a_hundred_times_while_jobs_run(tmp_path, seed):
-    campaign(JobStream(tmp_path, jobs="most_waiting = 10000"), kills=20, seed=seed)
+    campaign(JobStream(tmp_path, jobs="max_waiting = 10000"), kills=20, seed=seed)

@@ -213,7 +213,7 @@ def test_each_dead_letter_is_there_once(log, fate):
 
 def test_dead_letters_fill_it_and_points_do_not_count(log, monkeypatch):
     monkeypatch.setattr(module, "FIRST_PAUSE", 60.0)
-    monkeypatch.setattr(module, "MOST_PUBLICATIONS", 3)
+    monkeypatch.setattr(module, "MAX_PUBLICATIONS", 3)
     log.plan = ["not sent"]
     publisher = Publisher(log, TOPICS, "me", log.writer("me"), 0)
     for number in (1, 2, 3):

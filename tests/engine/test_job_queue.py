@@ -42,7 +42,7 @@ class Machine:
         strategy = make_strategy(
             "baseline", epsilon=HALF, cells=4, parameters={}, source=InsecureSeededSource(1), **guarantee
         )
-        settings = {"stream": "clinic", "topics": TOPICS, "budget": self.ledger, "most_waiting": 3, **jobs}
+        settings = {"stream": "clinic", "topics": TOPICS, "budget": self.ledger, "max_waiting": 3, **jobs}
         self.engine = Engine(
             stream="clinic",
             journal_id="0123456789abcdef",

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from streamdp.histograms.bands import MOST_BANDS, bands_of
+from streamdp.histograms.bands import MAX_BANDS, bands_of
 
 SHAPES = [(1,), (2,), (7,), (16,), (10, 10), (8, 2, 2, 3), (5, 1, 6), (2,) * 9, (3, 4, 5, 6, 7)]
 
@@ -17,7 +17,7 @@ def test_there_and_back(shape: tuple[int, ...]) -> None:
     assert coefficients @ coefficients == pytest.approx(cells @ cells)
     assert bands.sizes.sum() == cells.size
     assert bands.sizes @ bands.mean_square(coefficients) == pytest.approx(cells @ cells)
-    assert bands.number <= MOST_BANDS
+    assert bands.number <= MAX_BANDS
 
 
 @pytest.mark.parametrize("shape", SHAPES)

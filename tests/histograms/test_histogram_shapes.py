@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from streamdp.histograms import method_named
-from streamdp.histograms.efpa import FEWEST_VALUES, candidates, expected_errors, smoothed
+from streamdp.histograms.efpa import MIN_VALUES, candidates, expected_errors, smoothed
 from streamdp.histograms.hierarchical import best_fan_out
 from streamdp.histograms.merged import merge
 from streamdp.histograms.post import integer_sums
@@ -48,7 +48,7 @@ def test_efpa_is_best_on_a_smooth_histogram() -> None:
 
 def test_efpa_falls_back_to_laplace_on_spikes_and_short_histograms() -> None:
     assert cell_error("efpa", SPIKES, "1") < 1.6 * cell_error("laplace", SPIKES, "1")
-    short = method_named("efpa").release(np.zeros(FEWEST_VALUES - 1, dtype=np.int64), (31,), Fraction(1, 3), 1)
+    short = method_named("efpa").release(np.zeros(MIN_VALUES - 1, dtype=np.int64), (31,), Fraction(1, 3), 1)
     assert short.scale == 3
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from streamdp.domain import Attribute, Domain
 from streamdp.engine import CancelRequested, JobRequested
-from streamdp.jobs.request import MOST_BYTES, Rules, encode_cancel, encode_request, read_request
+from streamdp.jobs.request import MAX_BYTES, Rules, encode_cancel, encode_request, read_request
 
 DOMAIN = Domain(
     [
@@ -20,7 +20,7 @@ DOMAIN = Domain(
         Attribute.real("weight", 0, 200, bins=20),
     ]
 )
-RULES = Rules(DOMAIN, records_per_user=1, kinds=("kmeans",), most_epsilon=Fraction(1, 2))
+RULES = Rules(DOMAIN, records_per_user=1, kinds=("kmeans",), max_epsilon=Fraction(1, 2))
 
 
 def ask(rules: Rules = RULES, **changed) -> JobRequested:
@@ -108,7 +108,7 @@ def test_the_smallest_epsilon_grows_with_the_records_a_user_may_hold():
         b"[" * 50_000,
         b'{"id": NaN}',
         b'{"id": "a", "epsilon": 1' + b"0" * 5_000 + b"}",
-        b" " * (MOST_BYTES + 1),
+        b" " * (MAX_BYTES + 1),
     ],
 )
 def test_rubbish_has_no_answer(value):

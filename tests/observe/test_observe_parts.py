@@ -20,7 +20,7 @@ from streamdp.errors import StreamdpError
 from streamdp.histograms.bands import bands_of
 from streamdp.histograms.variance import Variance
 from streamdp.journal import StoredMessage
-from streamdp.observe.board import MOST_ALONG, MOST_JOBS, MOST_POINTS, Board, summary
+from streamdp.observe.board import MAX_ALONG, MAX_JOBS, MAX_POINTS, Board, summary
 from streamdp.observe.health import FRESH_SECONDS, Health
 from streamdp.observe.observer import Observer
 from streamdp.observe.standing import returns_in
@@ -184,7 +184,7 @@ class TestBoard:
         for message in missed(view, 6, 25_920_000):
             board.take(message)
         (point,) = board.status()["histograms"][0]["points"]
-        assert (point["first"], point["time_point"]) == (25_920_001 - MOST_POINTS, 25_920_000)
+        assert (point["first"], point["time_point"]) == (25_920_001 - MAX_POINTS, 25_920_000)
 
     def test_two_of_three_attributes_in_either_order_and_wide_axes_merged(self):
         view = View("all", DOMAIN, ["ward", "age", "stay"])
@@ -200,9 +200,9 @@ class TestBoard:
         assert found["axes"][0]["edges"] == [0, 5, 10, 15, 20, 25, 29]
         assert found["axes"][1]["edges"] is None
         merged = board.drawing("all", ["age"])
-        assert len(merged["counts"]) == len(merged["axes"][0]["labels"]) == MOST_ALONG
+        assert len(merged["counts"]) == len(merged["axes"][0]["labels"]) == MAX_ALONG
         assert sum(merged["counts"]) == counts.sum()
-        assert merged["counts"][0] == cube[:, : 500 // MOST_ALONG].sum()
+        assert merged["counts"][0] == cube[:, : 500 // MAX_ALONG].sum()
         assert board.drawing("all", ["age", "nonsense"]) is None
         assert board.drawing("nonsense", ["age"]) is None
 
@@ -252,7 +252,7 @@ class TestBoard:
 
     def test_jobs_are_bounded_newest_first_and_an_outcome_replaces_what_was_open(self):
         board = Board({}, [])
-        for number in range(MOST_JOBS + 5):
+        for number in range(MAX_JOBS + 5):
             board.admitted({"id": str(number), "kind": "kmeans", "epsilon": 0.1, "time_point": 1})
         header = {
             "kind": "result",
@@ -265,7 +265,7 @@ class TestBoard:
         }
         board.take(messages.decode(messages.encode(header)))
         jobs = board.status()["jobs"]
-        assert len(jobs) == MOST_JOBS
+        assert len(jobs) == MAX_JOBS
         assert (jobs[0]["id"], jobs[0]["state"], jobs[1]["state"]) == ("7", "failed", "open")
 
     def test_a_summary_is_short(self):

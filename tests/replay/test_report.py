@@ -16,7 +16,7 @@ from streamdp.replay.report import render, write_report
 from streamdp.replay.report.chart import TimeAxis, ticks
 from streamdp.replay.report.reduce import Cells, Series
 
-MOST_BYTES = 2_000_000
+MAX_BYTES = 2_000_000
 
 
 def svgs(page):
@@ -37,7 +37,7 @@ def test_every_fixture_makes_a_sound_page(name):
     assert len(set(structure.ids)) == len(structure.ids)
     assert set(structure.references) <= set(structure.ids)
     assert len(svgs(page)) == 4 * len(result.histograms)
-    assert len(page) < MOST_BYTES
+    assert len(page) < MAX_BYTES
 
 
 def test_the_page_fetches_nothing_and_may_fetch_nothing():
@@ -165,7 +165,7 @@ def test_many_cells_are_summed_and_keep_their_total():
 )
 def test_a_page_of_any_replay_is_small(points, shapes):
     page = render(made_up(points, shapes))
-    assert len(page.encode()) < MOST_BYTES
+    assert len(page.encode()) < MAX_BYTES
     assert Structure(page).faults == []
 
 

@@ -11,7 +11,7 @@ from replay_samples import FIRST, LENGTH, close, config, line, write
 from streamdp.replay import files as files_module
 from streamdp.replay import reader as reader_module
 from streamdp.replay.play import Player, open_trace
-from streamdp.replay.timeline import MOST_POINTS_AHEAD
+from streamdp.replay.timeline import MAX_POINTS_AHEAD
 from streamdp.replay.trace import BrokenTrace, Header, TraceMismatch
 
 
@@ -123,7 +123,7 @@ def test_without_marks_blocks_and_partitions_change_nothing(tmp_path, monkeypatc
     for number in range(400):
         ts = max(0, ts + int(rng.integers(-LENGTH // 2, LENGTH)))
         if number == 200:
-            lines.append(line("wild", (MOST_POINTS_AHEAD + 5_000) * LENGTH, "north"))
+            lines.append(line("wild", (MAX_POINTS_AHEAD + 5_000) * LENGTH, "north"))
         key, ward, partition = f"u{rng.integers(20)}", int(rng.integers(4)), int(rng.integers(2))
         offsets[partition] += 1
         value = json.dumps({"ts": FIRST + ts, "op": "upsert", "record": {"ward": wards[ward]}})

@@ -121,7 +121,7 @@ def test_a_mark_far_ahead_is_broken(tmp_path):
 
 
 def test_a_replay_has_a_last_point(tmp_path, monkeypatch):
-    monkeypatch.setattr(timeline, "MOST_POINTS", 5)
+    monkeypatch.setattr(timeline, "MAX_POINTS", 5)
     path = write(tmp_path / "t", [line("a", 1_000, "north"), close(9)])
     with open_trace(path, config()) as trace, pytest.raises(TraceTooLong, match="more than 5 time points"):
         replay(config(), trace)

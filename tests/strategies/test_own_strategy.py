@@ -114,7 +114,7 @@ def test_check_tells_what_it_spends(run):
     assert done.returncode == 0, done.stderr
     (histogram,) = json.loads(done.stdout)["histograms"]
     assert histogram["strategy"] == "doubling"
-    assert histogram["most_releases"] == 4
+    assert histogram["max_releases"] == 4
     assert histogram["best_release"]["epsilon"] == "0.25"
 
 

@@ -23,7 +23,7 @@ def spent_in(decisions: list[Decision], first: int, last: int) -> Fraction:
     return sum((charge.epsilon for charge in costs), Fraction(0))
 
 
-def most_spent(decisions: list[Decision], window: int | None) -> Fraction:
+def max_spent(decisions: list[Decision], window: int | None) -> Fraction:
     last = decisions[-1].time_point
     length = window or last
     return max(spent_in(decisions, first, first + length - 1) for first in range(1, last + 1))
@@ -59,7 +59,7 @@ def test_the_audit_trail_stays_within_the_reservation(name: str, seed: int, skip
         strategy.skip() if skip else strategy.step(counts) for counts, skip in zip(series, skipped, strict=True)
     ]
     assert strategy.epsilon == EPSILON
-    assert most_spent(decisions, strategy.window) <= EPSILON
+    assert max_spent(decisions, strategy.window) <= EPSILON
     for decision, skip in zip(decisions, skipped, strict=True):
         assert decision.fresh == (decision.epsilon > 0) == (decision.scale is not None)
         assert not (skip and decision.costs)
@@ -102,7 +102,7 @@ def test_busy_data_uses_what_was_reserved(name: str) -> None:
     """The bound is not met by spending next to nothing."""
     strategy = make_strategy(**arguments(name), source=InsecureSeededSource(3))
     decisions = [strategy.step(counts) for counts in walk(3, 20, jump=3_000)]
-    assert most_spent(decisions, strategy.window) >= EPSILON * Fraction(3, 5)
+    assert max_spent(decisions, strategy.window) >= EPSILON * Fraction(3, 5)
 
 
 def test_epsilon_and_cells_must_make_sense() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_strategy_budget import cost_of_window, most_spent, stretches
+from test_strategy_budget import cost_of_window, max_spent, stretches
 from watched import CELLS, SHAPE, STILL, build, jumping
 
 import streamdp.privacy.sparse_vector as sparse_vector_module
@@ -205,7 +205,7 @@ def test_one_user_moves_what_a_watch_asks_by_no_more_than_their_records(seed: in
 def test_a_horizon_pays_for_every_watch(seed: int, times: list[int]) -> None:
     strategy = build(seed, horizon=120)
     decisions = [strategy.step(counts) for counts in jumping(times, 120)]
-    assert most_spent(decisions, None) == 1
+    assert max_spent(decisions, None) == 1
     assert sum(price for _, _, price in stretches(decisions)) <= (1 + len(times)) * WATCH_SHARE
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from math import prod
 
-from streamdp.jobs.copula.fitting import MOST_PARTS, SMALL_DOMAIN
+from streamdp.jobs.copula.fitting import MAX_PARTS, SMALL_DOMAIN
 
 METHODS = ("auto", "hybrid", "kendall", "mle")
 # Rows times epsilon that each part of a hybrid needs before splitting gains more than the noise of its parts costs.
@@ -25,7 +25,7 @@ def chosen(method: str, sizes: Sequence[int], rows: int, epsilon: Fraction) -> t
         return method, [], "as asked"
     splitting = small_attributes(sizes)
     if method == "hybrid":
-        while prod(sizes[place] for place in splitting) > MOST_PARTS:
+        while prod(sizes[place] for place in splitting) > MAX_PARTS:
             splitting.pop()
         return method, splitting, "as asked"
     while splitting and prod(sizes[place] for place in splitting) * WORTH_A_PART > rows * epsilon:

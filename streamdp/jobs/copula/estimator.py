@@ -23,9 +23,9 @@ from streamdp.privacy.exact import as_fraction
 from streamdp.privacy.noise import NoiseSource
 
 ROWS_SHARE = Fraction(3, 100)
-MOST_ROWS = 2**40
+MAX_ROWS = 2**40
 CHUNK_ROWS = 2**16
-MOST_ATTRIBUTES = 100
+MAX_ATTRIBUTES = 100
 
 
 class Copula(Estimator):
@@ -91,8 +91,8 @@ class Copula(Estimator):
         """The domain and which attributes may be null, or ParameterError for parameters that are wrong together."""
         checked_epsilon(self.epsilon)
         domain = self.domain if isinstance(self.domain, Domain) else Domain(self.domain)
-        if len(domain) > MOST_ATTRIBUTES:
-            raise ParameterError(f"domain: at most {MOST_ATTRIBUTES} attributes; noise drowns more")
+        if len(domain) > MAX_ATTRIBUTES:
+            raise ParameterError(f"domain: at most {MAX_ATTRIBUTES} attributes; noise drowns more")
         if self.method not in METHODS:
             raise ParameterError(f"method must be one of {', '.join(METHODS)}")
         if self.margin not in ("auto", *method_names()):
@@ -114,7 +114,7 @@ class Copula(Estimator):
         sizes = _sizes(domain, nullable)
         share = epsilon * ROWS_SHARE
         counted = meter.noisy(np.array([len(columns[0])], dtype=np.int64), 1, share)
-        self.n_rows_ = int(np.clip(counted[0], 1, MOST_ROWS))
+        self.n_rows_ = int(np.clip(counted[0], 1, MAX_ROWS))
         task = Task(columns, sizes, nullable, float(self.n_rows_), 1 / share, _fraction(self.ratio), self.margin, meter)
         self.method_used_, splitting, self.reason_ = chosen(self.method, sizes, self.n_rows_, epsilon)
         self._model = hybrid(task, splitting) if splitting else plain(task, self.method_used_)

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from streamdp.arrays import Floats
 from streamdp.histograms import method_named
-from streamdp.histograms.merged import MOST_CELLS
+from streamdp.histograms.merged import MAX_CELLS
 from streamdp.jobs.base import Meter
 from streamdp.jobs.copula import kendall, mle
 from streamdp.jobs.copula.correlation import as_matrix, from_taus, nearest_repair
@@ -27,20 +27,20 @@ Rows: TypeAlias = npt.NDArray[np.intp]
 Found = TypeVar("Found")
 
 # Fewer values have nothing to merge; in more, what stands out from the noise of so many cells is noise.
-FEWEST_MERGED, MOST_MERGED = 32, 4096
+MIN_MERGED, MAX_MERGED = 32, 4096
 # Attributes with fewer values than this may split the data.
 SMALL_DOMAIN = 10
-MOST_PARTS = 4096
+MAX_PARTS = 4096
 # Pairs are counted in a grid of at most this many codes a side, which a processor's cache holds. A finer attribute is
 # cut at quantiles of its margin, and the few ties that makes are undone like others.
-MOST_CODES = 512
+MAX_CODES = 512
 # A sampled row that is missing is replaced by a random one, which dilutes the dependence; a row left out costs nothing.
 # So the sample is smaller than the noisy count by this many scales of its noise.
 CAUTION = 3
 # A part has margins of its own from this many scales of their noise on, and a dependence of its own where the noise in
 # a tau is at most this.
-FEWEST_SCALES = 20
-MOST_TAU_NOISE = 0.1
+MIN_SCALES = 20
+MAX_TAU_NOISE = 0.1
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +69,7 @@ class Task:
         """
         left = self.meter.left
         for_margins = left * self.ratio / (self.ratio + 1) if pairs else left
-        weights = [Fraction(round(1000 * min(size, MOST_CELLS) ** (1 / 3)), 1000) for size in sizes]
+        weights = [Fraction(round(1000 * min(size, MAX_CELLS) ** (1 / 3)), 1000) for size in sizes]
         return [for_margins * weight / sum(weights) for weight in weights], left - for_margins
 
 
@@ -117,11 +117,11 @@ def hybrid(task: Task, splitting: Sequence[int]) -> Model:
         if task.meter.left:
             task.meter.spend(task.meter.left)
         return Model(task.sizes, parts)
-    own_margins = counts * float(min(per_margin)) >= FEWEST_SCALES
+    own_margins = counts * float(min(per_margin)) >= MIN_SCALES
     own_dependence = np.zeros(counts.size, dtype=np.bool_)
     if len(rest) > 1:
         noise = 4 * (len(rest) ** 2 // 4) / float(for_dependence)
-        own_dependence = counts * MOST_TAU_NOISE >= noise
+        own_dependence = counts * MAX_TAU_NOISE >= noise
     groups = _Groups(part_of, counts.size)
 
     def margins_of(members: Members, rows: Rows, meter: Meter) -> list[Margin]:
@@ -188,9 +188,9 @@ def _margin(task: Task, place: int, rows: Rows | None, total: float, epsilon: Fr
 
 def best_method(size: int) -> str:
     """What measures best for a margin of that many values (docs/histograms.md)."""
-    if size < FEWEST_MERGED:
+    if size < MIN_MERGED:
         return "laplace"
-    return "merged" if size <= MOST_MERGED else "psd"
+    return "merged" if size <= MAX_MERGED else "psd"
 
 
 def _dependence(
@@ -218,10 +218,10 @@ def _dependence(
 def _cut(column: Codes, margin: Margin) -> tuple[Codes, Margin]:
     """A fine attribute in even quantiles of its margin, which is noisy already; codes keep their order."""
     probabilities = margin.probabilities
-    if probabilities.size <= MOST_CODES:
+    if probabilities.size <= MAX_CODES:
         return column, margin
     middles = np.cumsum(probabilities) - probabilities / 2
-    group = np.clip((middles * MOST_CODES).astype(np.int64), 0, MOST_CODES - 1)
-    shares = np.zeros(MOST_CODES)
+    group = np.clip((middles * MAX_CODES).astype(np.int64), 0, MAX_CODES - 1)
+    shares = np.zeros(MAX_CODES)
     np.add.at(shares, group, probabilities)
     return group[column], Margin(shares)

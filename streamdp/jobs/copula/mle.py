@@ -18,13 +18,13 @@ from streamdp.privacy.mechanisms import row_draws
 LATTICE = 2**16
 # Normal scores are rounded to this, so that their products sum exactly: a block's estimate depends on its rows alone.
 SCORE_LATTICE = 2**10
-FEWEST_ROWS = 20
+MIN_ROWS = 20
 
 
 def blocks_for(attributes: int, rows: int, epsilon: Fraction) -> int:
     """The seed's number, whose noise is small, as far as blocks of a fair size allow. `rows` is public or paid for."""
     pairs = attributes * (attributes - 1) // 2
-    return max(min(ceil(40 * pairs / epsilon), rows // FEWEST_ROWS), 1)
+    return max(min(ceil(40 * pairs / epsilon), rows // MIN_ROWS), 1)
 
 
 def noisy_correlations(

@@ -12,7 +12,7 @@ from streamdp.fields import Settings
 from streamdp.jobs import progress
 from streamdp.jobs.base import SMALLEST_EPSILON, ParameterError
 from streamdp.jobs.copula import Copula
-from streamdp.jobs.kind import MOST_ROWS, Kind, Output, check_rows, most_rows
+from streamdp.jobs.kind import MAX_ROWS, Kind, Output, check_rows, max_rows
 from streamdp.population import Snapshot
 from streamdp.privacy.exact import to_text
 
@@ -28,7 +28,7 @@ class CopulaParameters(Settings):
     """The histogram method of the margins; `"auto"` is laplace below 32 values, merged to 4096, psd beyond."""
     ratio: Annotated[float, Field(ge=0.001, le=1000)] = 8.0
     """Epsilon for the margins over epsilon for the dependence."""
-    rows: Annotated[int, Field(ge=0, le=MOST_ROWS)] | None = None
+    rows: Annotated[int, Field(ge=0, le=MAX_ROWS)] | None = None
     """How many synthetic rows, for free, up to 20 MB of them; the noisy number of records when left out."""
 
 
@@ -54,7 +54,7 @@ def run(params: CopulaParameters, epsilon: Fraction, snapshot: Snapshot) -> Outp
     model.fit_codes(snapshot.columns)
     progress.report(1, 2)
     chosen, _ = model.checked()
-    rows = model.sample(min(model.n_rows_, most_rows(chosen.attributes)) if params.rows is None else params.rows)
+    rows = model.sample(min(model.n_rows_, max_rows(chosen.attributes)) if params.rows is None else params.rows)
     progress.report(2, 2)
     result: dict[str, Any] = {
         "attributes": list(model.margins_),

@@ -20,8 +20,8 @@ from streamdp.population import Snapshot
 from streamdp.privacy.exact import to_text
 
 # Far beyond any use; time grows with it.
-MOST_CLUSTERS = 1_000
-Clusters = Annotated[int, Field(ge=1, le=MOST_CLUSTERS)]
+MAX_CLUSTERS = 1_000
+Clusters = Annotated[int, Field(ge=1, le=MAX_CLUSTERS)]
 
 
 class KMeansParameters(Settings):

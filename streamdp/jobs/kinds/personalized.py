@@ -26,12 +26,12 @@ from streamdp.jobs.personalized import (
     Sum,
 )
 from streamdp.jobs.personalized.code_counts import CodeCounts
-from streamdp.jobs.personalized.targets import MOST_CELLS, Target
+from streamdp.jobs.personalized.targets import MAX_CELLS, Target
 from streamdp.population import Snapshot
 from streamdp.privacy.exact import as_fraction, to_text
 
-MOST_RANGES = 1_000
-MOST_CLUSTERS = 1_000
+MAX_RANGES = 1_000
+MAX_CLUSTERS = 1_000
 
 
 class PersonalizedParameters(Settings):
@@ -44,7 +44,7 @@ class PersonalizedParameters(Settings):
     attributes: list[str] | None = None
     """The attributes of a histogram, the numeric ones for means, sums and clusters, or the features of a classifier;
     all there are when left out."""
-    ranges: list[dict[str, list[Any]]] = Field(default=[], max_length=MOST_RANGES)
+    ranges: list[dict[str, list[Any]]] = Field(default=[], max_length=MAX_RANGES)
     """For `range_counts`: for each query, attributes with `[low, high]`, or with labels for a categorical one."""
     mechanism: Literal["weighted", "minimum", "threshold", "sampling", "privacy_aware", "utility"] = "weighted"
     """How preferences are used; see docs/personalized.md."""
@@ -54,7 +54,7 @@ class PersonalizedParameters(Settings):
     """Of `threshold` and `sampling`, an exact number as text; chosen by the table when left out."""
     smallest: Annotated[int, Field(ge=1, le=2**40)] | None = None
     """The least number of the table's users in a part; a hundredth of them when left out."""
-    n_clusters: Annotated[int, Field(ge=1, le=MOST_CLUSTERS)] = 5
+    n_clusters: Annotated[int, Field(ge=1, le=MAX_CLUSTERS)] = 5
     """For `kmeans`: how many clusters."""
     label: str | None = None
     """For a classifier: the categorical attribute it tells."""
@@ -100,8 +100,8 @@ def _histogram(params: PersonalizedParameters, domain: Domain) -> Work:
     if not names or len(set(names)) < len(names) or not set(names) <= set(domain.names):
         raise ParameterError(f"attributes: name some of these, each once: {', '.join(domain.names)}")
     view = View("job", domain, names)
-    if view.cells > MOST_CELLS:
-        raise ParameterError(f"attributes: at most {MOST_CELLS:,} cells in all")
+    if view.cells > MAX_CELLS:
+        raise ParameterError(f"attributes: at most {MAX_CELLS:,} cells in all")
     return Work(
         Histogram(view.shape),
         lambda snapshot: (np.stack([np.asarray(snapshot.columns[name]) for name in names], axis=1), None),

@@ -12,13 +12,13 @@ from streamdp.domain import Domain
 from streamdp.fields import Settings
 from streamdp.jobs import progress
 from streamdp.jobs.base import SMALLEST_EPSILON, ParameterError
-from streamdp.jobs.kind import MOST_ROWS, Kind, Output, check_rows
+from streamdp.jobs.kind import MAX_ROWS, Kind, Output, check_rows
 from streamdp.jobs.privpfc import PrivPfC, Taxonomy
 from streamdp.population import Snapshot
 from streamdp.privacy.exact import to_text
 
 # A class is a handful of values; a histogram has a count for each of them in every cell.
-MOST_CLASSES = 1_000
+MAX_CLASSES = 1_000
 
 
 class PrivPfCParameters(Settings):
@@ -40,7 +40,7 @@ class PrivPfCParameters(Settings):
     """How often a grid is chosen; epsilon and the paid size decide when left out."""
     size: Annotated[int, Field(ge=0, le=2**40)] | None = None
     """A public number of records; without it a part of epsilon pays for a noisy one."""
-    rows: Annotated[int, Field(ge=0, le=MOST_ROWS)] = 0
+    rows: Annotated[int, Field(ge=0, le=MAX_ROWS)] = 0
     """How many synthetic rows to draw from the histogram, for free, up to 20 MB of them."""
 
 
@@ -50,8 +50,8 @@ def _estimator(params: PrivPfCParameters, epsilon: Fraction, domain: Domain) -> 
     if params.target not in categorical:
         raise ParameterError(f"target: name a categorical attribute; there are: {', '.join(categorical) or 'none'}")
     classes = domain[params.target].values
-    if len(classes) > MOST_CLASSES:
-        raise ParameterError(f"target: at most {MOST_CLASSES} classes")
+    if len(classes) > MAX_CLASSES:
+        raise ParameterError(f"target: at most {MAX_CLASSES} classes")
     others = [name for name in domain.names if name != params.target]
     names = others if params.attributes is None else params.attributes
     if not names or len(set(names)) < len(names) or not set(names) <= set(others):

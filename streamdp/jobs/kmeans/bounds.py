@@ -13,7 +13,7 @@ from streamdp.jobs.base import ParameterError
 # Below it a division by the width overflows: such an attribute is a constant.
 _SMALLEST_HALF_WIDTH = 1e-280
 # Squared distances are exact in float64 up to some 2,000 attributes: beyond, rounding could let rows move each other.
-MOST_ATTRIBUTES = 1000
+MAX_ATTRIBUTES = 1000
 
 
 @dataclass(frozen=True)
@@ -52,8 +52,8 @@ def declared_attributes(bounds: Any) -> int | None:
 
 
 def checked_bounds(bounds: Any, attributes: int) -> Bounds:
-    if attributes > MOST_ATTRIBUTES:
-        raise ParameterError(f"at most {MOST_ATTRIBUTES} attributes; noise drowns more")
+    if attributes > MAX_ATTRIBUTES:
+        raise ParameterError(f"at most {MAX_ATTRIBUTES} attributes; noise drowns more")
     low, high = (np.array(np.broadcast_to(side, (attributes,))) for side in _pair(bounds))
     if not np.isfinite([low, high]).all() or np.any(low > high):
         raise ParameterError("bounds: every lower end must be a finite number and no greater than its upper end")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from streamdp.jobs.kmeans.dplloyd import dplloyd_impr
 from streamdp.jobs.kmeans.grids import pruned_outcome, pruned_synopsis
 from streamdp.jobs.kmeans.refined import refined_outcome, round_helps
-from streamdp.jobs.kmeans.synopsis import MOST_CELLS, smallest_side
+from streamdp.jobs.kmeans.synopsis import MAX_CELLS, smallest_side
 from streamdp.jobs.kmeans.task import Outcome, Task
 
 
@@ -27,4 +27,4 @@ def auto(task: Task) -> Outcome:
 def grid_is_out_of_reach(attributes: int, clusters: int) -> bool:
     """Whether even the coarsest grid that divides every attribute has too many cells."""
     side = max(smallest_side(attributes, clusters), 2)
-    return bool(side**attributes > MOST_CELLS)
+    return bool(side**attributes > MAX_CELLS)

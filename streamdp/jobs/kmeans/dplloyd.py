@@ -24,7 +24,7 @@ from streamdp.privacy.noise import uniform_below
 
 # The rounds of McSherry's implementation in PINQ.
 PLAIN_ROUNDS = 5
-FEWEST_ROUNDS, MOST_ROUNDS = 2, 7
+MIN_ROUNDS, MAX_ROUNDS = 2, 7
 # The seed's estimate of a centre's distance from the middle, as a part of the range.
 RHO = 0.225
 
@@ -59,8 +59,8 @@ def smallest_round(size: int, attributes: int, clusters: int) -> float:
 
 
 def rounds_for(size: int, epsilon: Fraction, attributes: int, clusters: int) -> int:
-    affordable = int(min(float(epsilon) / smallest_round(size, attributes, clusters), MOST_ROUNDS))
-    return max(affordable, FEWEST_ROUNDS)
+    affordable = int(min(float(epsilon) / smallest_round(size, attributes, clusters), MAX_ROUNDS))
+    return max(affordable, MIN_ROUNDS)
 
 
 def _rounds(task: Task, centres: Floats, rounds: int, weight: Fraction, method: str, reason: str) -> Outcome:

@@ -10,8 +10,8 @@ import numpy as np
 from streamdp.arrays import Floats
 from streamdp.jobs.kmeans.lloyd import (
     MAX_DISTANCES,
-    MOST_ROUNDS,
-    MOST_SIGNED_ROUNDS,
+    MAX_ROUNDS,
+    MAX_SIGNED_ROUNDS,
     best_centres,
     cluster_weights,
     seeded_starts,
@@ -60,7 +60,7 @@ def _signed(task: Task, cells: Callable[[int, float, int], float], method: str) 
 
 def signed_synopsis(task: Task, cells: float, epsilon: Fraction) -> Synopsis:
     """With no more cells than one start can afford: all of them take part in the clustering."""
-    return _synopsis(task, min(cells, MAX_DISTANCES / (sum(task.clusters) * MOST_SIGNED_ROUNDS)), epsilon)
+    return _synopsis(task, min(cells, MAX_DISTANCES / (sum(task.clusters) * MAX_SIGNED_ROUNDS)), epsilon)
 
 
 def pruned_synopsis(task: Task, size: int, epsilon: Fraction) -> Synopsis:
@@ -81,7 +81,7 @@ def signed_outcome(task: Task, synopsis: Synopsis, method: str, reason: str) -> 
     starts = signed_starts(len(points), sum(task.clusters))
 
     def cluster(clusters: int) -> tuple[Floats, float]:
-        return best_centres(points, weights, packings(clusters, task.attributes, starts), MOST_SIGNED_ROUNDS)
+        return best_centres(points, weights, packings(clusters, task.attributes, starts), MAX_SIGNED_ROUNDS)
 
     centres = best_by_validity(task.clusters, cluster, float(weights.sum()))
     return _outcome(points, weights, centres, synopsis, method, reason)
@@ -92,7 +92,7 @@ def pruned_outcome(task: Task, synopsis: Synopsis, reason: str) -> Outcome:
     points, weights = synopsis.significant(task.clusters[-1])
 
     def cluster(clusters: int) -> tuple[Floats, float]:
-        return best_centres(points, weights, seeded_starts(points, weights, clusters), MOST_ROUNDS)
+        return best_centres(points, weights, seeded_starts(points, weights, clusters), MAX_ROUNDS)
 
     centres = best_by_validity(task.clusters, cluster, float(weights.sum()))
     return _outcome(points, weights, centres, synopsis, "pruned", reason)

@@ -16,8 +16,8 @@ from streamdp.jobs.kmeans.product import product
 
 Labels = npt.NDArray[np.int64]
 
-MOST_ROUNDS = 50
-MOST_SIGNED_ROUNDS = 15
+MAX_ROUNDS = 50
+MAX_SIGNED_ROUNDS = 15
 # Distances from a point to a centre that the clustering of a synopsis on signed counts may take: about two seconds.
 MAX_DISTANCES = 1 << 28
 # Points times centres that are looked at together: what bounds the memory of a step, and lets the cache hold it.
@@ -28,7 +28,7 @@ _CANDIDATES = 3
 
 def signed_starts(points: int, clusters: int) -> int:
     """How many starts `MAX_DISTANCES` allow, at least one; `clusters` is the sum of all numbers that are tried."""
-    return min(max(MAX_DISTANCES // max(points * clusters * MOST_SIGNED_ROUNDS, 1), 1), STARTS)
+    return min(max(MAX_DISTANCES // max(points * clusters * MAX_SIGNED_ROUNDS, 1), 1), STARTS)
 
 
 def best_centres(points: Floats, weights: Floats, starts: Floats, rounds: int) -> tuple[Floats, float]:

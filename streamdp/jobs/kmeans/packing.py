@@ -16,10 +16,10 @@ from streamdp.privacy.noise import InsecureSeededSource
 STARTS = 30
 # Algorithm 12 leaves its number of trials open: a radius is too large when this many points a centre do not fit it.
 _CANDIDATES_PER_CENTRE = 30
-_MOST_CANDIDATES = 2000
-_MOST_HALVINGS = 12
+_MAX_CANDIDATES = 2000
+_MAX_HALVINGS = 12
 # Candidates times centres times halvings: a packing of very many centres is searched less, or not at all.
-_MOST_WORK = 1 << 20
+_MAX_WORK = 1 << 20
 
 
 def public_uniform(key: int, shape: tuple[int, ...]) -> Floats:
@@ -31,11 +31,11 @@ def public_uniform(key: int, shape: tuple[int, ...]) -> Floats:
 @lru_cache(maxsize=4096)
 def packed_centres(clusters: int, attributes: int, start: int) -> Floats:
     """Centres in [-1, 1]^d with the largest radius that a binary search finds; `start` numbers independent packings."""
-    amount = max(clusters, min(_CANDIDATES_PER_CENTRE * clusters, _MOST_CANDIDATES))
+    amount = max(clusters, min(_CANDIDATES_PER_CENTRE * clusters, _MAX_CANDIDATES))
     candidates = 2 * public_uniform((clusters << 64) + (attributes << 32) + start, (amount, attributes)) - 1
     best = candidates[:clusters]
     low, high = 0.0, float(np.sqrt(attributes))
-    for _ in range(min(_MOST_HALVINGS, _MOST_WORK // (amount * clusters))):
+    for _ in range(min(_MAX_HALVINGS, _MAX_WORK // (amount * clusters))):
         radius = (low + high) / 2
         packed = _pack(candidates, clusters, radius)
         if packed is None:

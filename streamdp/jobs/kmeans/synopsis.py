@@ -18,7 +18,7 @@ from streamdp.jobs.base import Meter, ParameterError
 from streamdp.jobs.kmeans.bounds import Bounds
 from streamdp.jobs.kmeans.rows import Rows
 
-MOST_CELLS = 2**20
+MAX_CELLS = 2**20
 
 
 @dataclass(frozen=True)
@@ -95,13 +95,13 @@ def _cells(block: Floats, side: int) -> npt.NDArray[np.int64]:
 def side_for(cells: float, attributes: int, clusters: int) -> int:
     """The nearest side to that many cells (rounding down costs much in high dimensions), within public limits.
 
-    There are at least as many cells as clusters, and never more than `MOST_CELLS`.
+    There are at least as many cells as clusters, and never more than `MAX_CELLS`.
     """
-    largest = _whole_root(MOST_CELLS, attributes)
+    largest = _whole_root(MAX_CELLS, attributes)
     smallest = smallest_side(attributes, clusters)
     if smallest > largest:
         raise ParameterError(
-            f"{clusters} clusters in {attributes} attributes need a grid of more than {MOST_CELLS} cells: "
+            f"{clusters} clusters in {attributes} attributes need a grid of more than {MAX_CELLS} cells: "
             "use fewer clusters or method='dplloyd_impr', which needs no grid"
         )
     return min(max(round(math.pow(cells, 1 / attributes)), smallest), largest)

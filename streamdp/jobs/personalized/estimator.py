@@ -18,7 +18,7 @@ from streamdp.jobs.values import rows_in
 from streamdp.privacy.exact import as_fraction
 from streamdp.privacy.noise import NoiseSource
 
-MOST_ROUNDS = 100
+MAX_ROUNDS = 100
 
 
 class Personalized(Estimator):
@@ -109,12 +109,8 @@ class Personalized(Estimator):
         """The settings; ParameterError for what is wrong with them, before anything is spent."""
         if self.mechanism not in MECHANISMS:
             raise ParameterError(f"mechanism: give one of {', '.join(MECHANISMS)}")
-        if (
-            isinstance(self.rounds, bool)
-            or not isinstance(self.rounds, Integral)
-            or not 1 <= self.rounds <= MOST_ROUNDS
-        ):
-            raise ParameterError(f"rounds: a whole number from 1 to {MOST_ROUNDS}")
+        if isinstance(self.rounds, bool) or not isinstance(self.rounds, Integral) or not 1 <= self.rounds <= MAX_ROUNDS:
+            raise ParameterError(f"rounds: a whole number from 1 to {MAX_ROUNDS}")
         threshold = None
         if self.threshold is not None:
             try:

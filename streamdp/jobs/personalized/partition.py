@@ -19,7 +19,7 @@ from streamdp.arrays import Floats
 Part = tuple[int, int]
 """Levels from the first number up to, and without, the second."""
 
-MOST_PARTS = 32
+MAX_PARTS = 32
 
 
 def precision(users: Floats, epsilon: Floats, spread: float) -> Floats:
@@ -85,7 +85,7 @@ def _least_waste(
     least[0] = 0.0
     origins: list[npt.NDArray[np.int64]] = []
     found: list[tuple[Part, ...]] = []
-    for parts in range(1, min(MOST_PARTS, levels) + 1):
+    for parts in range(1, min(MAX_PARTS, levels) + 1):
         waste, origin = np.full(levels + 1, np.inf), np.zeros(levels + 1, dtype=np.int64)
         for end in range(parts, levels + 1):
             users = before[end] - before[:end]

@@ -21,7 +21,7 @@ from streamdp.privacy.exact import as_fraction
 
 Levels = npt.NDArray[np.int64]
 
-MOST_LEVELS = 256
+MAX_LEVELS = 256
 """Beyond, preferences are rounded down to this many of those that were given: a dynamic programme takes its square."""
 
 
@@ -33,7 +33,7 @@ class Preferences:
     sizes: npt.NDArray[np.int64]
 
     @classmethod
-    def of_table(cls, table: Any, most_levels: int = MOST_LEVELS) -> Preferences:
+    def of_table(cls, table: Any, max_levels: int = MAX_LEVELS) -> Preferences:
         """From the preferences of all users of the table, numbers above zero."""
         values = _numbers(table)
         if not len(values):
@@ -45,8 +45,8 @@ class Preferences:
         if not (values > 0).all() or not np.isfinite(values).all():
             raise ParameterError("preferences: every one is a finite number above zero; who wants less stays out")
         distinct, counts = np.unique(values, return_counts=True)
-        if len(distinct) > most_levels:
-            starts = _representatives(distinct, most_levels)
+        if len(distinct) > max_levels:
+            starts = _representatives(distinct, max_levels)
             distinct, counts = distinct[starts], np.add.reduceat(counts, starts)
         return cls.of_levels([as_fraction(value) for value in distinct.tolist()], counts)
 

@@ -32,7 +32,7 @@ LATTICE = 2**20
 
 # Of a value that is spread evenly over [-1, 1].
 UNIFORM_VARIANCE = 1 / 3
-MOST_CELLS = 2**24
+MAX_CELLS = 2**24
 
 
 class Target(Protocol):
@@ -105,8 +105,8 @@ class Histogram:
     shape: Sequence[int]
 
     def check(self) -> None:
-        if not self.shape or min(self.shape) < 1 or prod(self.shape) > MOST_CELLS:
-            raise ParameterError(f"shape: give the number of codes of each axis, at most {MOST_CELLS:,} cells in all")
+        if not self.shape or min(self.shape) < 1 or prod(self.shape) > MAX_CELLS:
+            raise ParameterError(f"shape: give the number of codes of each axis, at most {MAX_CELLS:,} cells in all")
 
     def fit(self, X: Any, y: Any, session: Session) -> dict[str, Any]:
         columns = table_of(X, len(self.shape)).columns

@@ -29,10 +29,10 @@ class Records:
 
     @classmethod
     def distinct(
-        cls, taxonomies: Sequence[Taxonomy], leaves: Sequence[Integers], labels: Integers, classes: int, most_cells: int
+        cls, taxonomies: Sequence[Taxonomy], leaves: Sequence[Integers], labels: Integers, classes: int, max_cells: int
     ) -> Records:
-        """Rows that no grid of at most `most_cells` cells can tell apart become one."""
-        finest = tuple(int(np.searchsorted(taxonomy.nodes, most_cells, side="right")) - 1 for taxonomy in taxonomies)
+        """Rows that no grid of at most `max_cells` cells can tell apart become one."""
+        finest = tuple(int(np.searchsorted(taxonomy.nodes, max_cells, side="right")) - 1 for taxonomy in taxonomies)
         columns = [
             taxonomy.nodes_of_leaves(level)[column]
             for taxonomy, level, column in zip(taxonomies, finest, leaves, strict=True)

@@ -33,10 +33,10 @@ SELECTIONS: dict[str, Mechanism] = {
 # A mean count is at least five times the noise's scale: the seed's rule for the number of cells.
 CELL_SHARE = Fraction(1, 5)
 # Public limits, so that no noisy size asks for a huge histogram.
-LARGEST_SIZE, MOST_COUNTS = 2**40, 2**22
+LARGEST_SIZE, MAX_COUNTS = 2**40, 2**22
 # Records times epsilon that a round must have. Set by trying one to four rounds on UCI Adult: at 1,500 in all a second
 # round cost more than it gained on income, at 7,500 and 15,000 more rounds gained. Not tried on other data.
-ROUND_WORTH, MOST_ROUNDS = 2_000, 6
+ROUND_WORTH, MAX_ROUNDS = 2_000, 6
 
 
 @dataclass(frozen=True)
@@ -70,9 +70,9 @@ def release(
         size = int(meter.noisy(np.array([len(labels)], dtype=np.int64), 1, plan.size_epsilon)[0])
     size = min(max(size, 1), LARGEST_SIZE)
     classes = len(plan.classes)
-    most_cells = max(min(int(CELL_SHARE * size * plan.counts_epsilon), MOST_COUNTS // classes), 1)
-    records = Records.distinct(plan.taxonomies, leaves, labels, classes, most_cells)
-    grid = _choose(plan, records, size, most_cells, meter, progress)
+    max_cells = max(min(int(CELL_SHARE * size * plan.counts_epsilon), MAX_COUNTS // classes), 1)
+    records = Records.distinct(plan.taxonomies, leaves, labels, classes, max_cells)
+    grid = _choose(plan, records, size, max_cells, meter, progress)
     attributes = np.flatnonzero(grid).tolist()
     levels = grid[attributes].tolist()
     exact = records.histogram(attributes, levels)
@@ -86,19 +86,19 @@ def release(
     )
 
 
-def _choose(plan: Plan, records: Records, size: int, most_cells: int, meter: Meter, progress: Progress) -> Grid:
+def _choose(plan: Plan, records: Records, size: int, max_cells: int, meter: Meter, progress: Progress) -> Grid:
     nodes = [taxonomy.nodes for taxonomy in plan.taxonomies]
     quality = Quality.for_epsilon(plan.counts_epsilon)
     rounds = plan.rounds or rounds_for(size, plan.selection_epsilon)
     pool_size = max(plan.pool_size // rounds, 1)
-    pool = level_wise(nodes, most_cells, pool_size, meter.source)
+    pool = level_wise(nodes, max_cells, pool_size, meter.source)
     grid: Grid = pool[0]
     if records.classes == 1:
         # There is nothing to tell apart, so nothing is asked and nothing spent.
         return grid
     for place in range(rounds):
         if place:
-            pool = around(grid, nodes, most_cells, pool_size, meter.source)
+            pool = around(grid, nodes, max_cells, pool_size, meter.source)
 
         def scored(done: int, of: int, place: int = place) -> None:
             progress(place * of + done, rounds * of)
@@ -112,4 +112,4 @@ def _choose(plan: Plan, records: Records, size: int, most_cells: int, meter: Met
 
 def rounds_for(size: int, epsilon: Fraction) -> int:
     """How many times to choose, from the paid size and the epsilon of the selection."""
-    return min(max(int(size * epsilon / ROUND_WORTH), 1), MOST_ROUNDS)
+    return min(max(int(size * epsilon / ROUND_WORTH), 1), MAX_ROUNDS)

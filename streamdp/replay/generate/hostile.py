@@ -15,7 +15,7 @@ from streamdp.replay.draws import Draws
 from streamdp.replay.generate.scenario import FIRST_OPEN, Piece, Scenario, closed
 
 COLOURS = ("red", "green", "blue", "grün")
-MOST_BYTES = 2_000
+MAX_BYTES = 2_000
 _EVERY = 4
 """One message in so many is a bad one."""
 
@@ -76,7 +76,7 @@ threshold = {max(1, users // 5)}
 
 [input]
 topics = ["main", "side"]
-max_record_bytes = {MOST_BYTES}
+max_record_bytes = {MAX_BYTES}
 """
 
 
@@ -175,7 +175,7 @@ class _Hostile:
             json.dumps({**good, "record": {**record, "size": 1}}),
             json.dumps({**good, "record": {**record, "colour": "mauve"}}),
             json.dumps({**good, "record": {**record, "level": 10}}),
-            json.dumps({**good, "record": {**record, "colour": "red" + " " * MOST_BYTES}}),
+            json.dumps({**good, "record": {**record, "colour": "red" + " " * MAX_BYTES}}),
             json.dumps({"op": "x", "after": record}),
             '{"ts":' + "[" * 300 + "]" * 300 + "}",
             b"\xff\xfe" + text.encode(),

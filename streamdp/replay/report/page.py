@@ -120,7 +120,7 @@ def _row(histogram: HistogramResult, place: int) -> str:
         f"{figures['mean_relative_error']:.2%}",
         f"{figures['mean_l1_error']:,.1f}",
         decimal_text(Fraction(histogram.epsilon)),
-        f"{figures['most_epsilon_spent']:.4g}",
+        f"{figures['max_epsilon_spent']:.4g}",
     )
     cells = "".join(
         f'<td data-label="{label}">{escape(text)}</td>' for label, text in zip(_COLUMNS[1:], values, strict=True)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from streamdp.jobs import KMeans, ParameterError
-from streamdp.jobs.kmeans.bounds import MOST_ATTRIBUTES, checked_bounds
+from streamdp.jobs.kmeans.bounds import MAX_ATTRIBUTES, checked_bounds
 from streamdp.jobs.kmeans.choose import grid_is_out_of_reach
 from streamdp.jobs.kmeans.dplloyd import count_weight, rounds_for, smallest_round
 from streamdp.jobs.kmeans.hybrid import best_share, eugkm_variance, round_error
@@ -18,7 +18,7 @@ from streamdp.jobs.kmeans.packing import packed_centres, packings
 from streamdp.jobs.kmeans.product import product, product_over_rows
 from streamdp.jobs.kmeans.refined import round_helps
 from streamdp.jobs.kmeans.rows import BLOCK, LATTICE, Rows, members, nearest
-from streamdp.jobs.kmeans.synopsis import MOST_CELLS, Synopsis, eugkm_cells, mkm_cells, side_for, ugkm_cells
+from streamdp.jobs.kmeans.synopsis import MAX_CELLS, Synopsis, eugkm_cells, mkm_cells, side_for, ugkm_cells
 from streamdp.jobs.kmeans.validity import ray_turi
 from streamdp.privacy.noise import InsecureSeededSource
 
@@ -176,7 +176,7 @@ def test_the_side_is_the_nearest_and_within_limits() -> None:
     assert side_for(eugkm_cells(48_841, 0.05, 6), 6, 5) == 4, "3.95 is four: rounding down costs much"
     assert side_for(0.5, 2, 1) == 1
     assert side_for(1, 2, 4) == 2 and side_for(1, 2, 5) == 3
-    assert side_for(1e30, 3, 5) == 101 and 101**3 <= MOST_CELLS < 102**3
+    assert side_for(1e30, 3, 5) == 101 and 101**3 <= MAX_CELLS < 102**3
     assert side_for(1e30, 20, 5) == 2
 
 
@@ -271,13 +271,13 @@ def test_refinement_improves_on_its_own_grid(mixture: Callable[..., np.ndarray])
 def test_the_most_attributes_are_still_exact_and_more_are_refused() -> None:
     """The largest squared distances there are, in any order, to the last bit."""
     generator = np.random.default_rng(9)
-    signs = generator.choice([-1.0, 1.0], (MOST_ATTRIBUTES, 50))
+    signs = generator.choice([-1.0, 1.0], (MAX_ATTRIBUTES, 50))
     block = np.rint(signs * generator.uniform(0.99, 1, signs.shape) * LATTICE) / LATTICE
-    centres = np.rint(generator.uniform(-1, 1, (3, MOST_ATTRIBUTES)) * LATTICE) / LATTICE
+    centres = np.rint(generator.uniform(-1, 1, (3, MAX_ATTRIBUTES)) * LATTICE) / LATTICE
     exact = [
         [sum(int(c * LATTICE) * int(x * LATTICE) for c, x in zip(centre, column, strict=True)) for column in block.T]
         for centre in centres
     ]
     assert (product(centres, block) * LATTICE**2).astype(object).tolist() == exact
     with pytest.raises(ParameterError, match="at most 1000 attributes"):
-        KMeans(2, 1, (0, 1)).fit(np.zeros((3, MOST_ATTRIBUTES + 1)))
+        KMeans(2, 1, (0, 1)).fit(np.zeros((3, MAX_ATTRIBUTES + 1)))

@@ -11,19 +11,19 @@ from streamdp.privacy.noise import InsecureSeededSource
 NODES = [(1, 2, 4), (1, 3), (1,), (1, 2, 5, 9)]
 
 
-def every_grid(most_cells: int) -> set[tuple[int, ...]]:
+def every_grid(max_cells: int) -> set[tuple[int, ...]]:
     return {
         grid
         for grid in product(*(range(len(own)) for own in NODES))
-        if np.prod([own[level] for own, level in zip(NODES, grid, strict=True)]) <= most_cells
+        if np.prod([own[level] for own, level in zip(NODES, grid, strict=True)]) <= max_cells
     }
 
 
-@pytest.mark.parametrize("most_cells", [0, 1, 2, 6, 20, 10**6])
-def test_each_grid_within_the_cells_is_made_once(most_cells: int) -> None:
-    pool = [tuple(grid) for grid in level_wise(NODES, most_cells, 10**4, None).tolist()]
+@pytest.mark.parametrize("max_cells", [0, 1, 2, 6, 20, 10**6])
+def test_each_grid_within_the_cells_is_made_once(max_cells: int) -> None:
+    pool = [tuple(grid) for grid in level_wise(NODES, max_cells, 10**4, None).tolist()]
     assert len(pool) == len(set(pool))
-    assert set(pool) == every_grid(most_cells) | {(0, 0, 0, 0)}
+    assert set(pool) == every_grid(max_cells) | {(0, 0, 0, 0)}
 
 
 def test_fewer_attributes_come_first_and_the_cut_is_a_random_subset_of_its_level() -> None:
