@@ -14,12 +14,13 @@ from pathlib import Path
 import pyarrow
 
 from streamdp.cli import main
+from streamdp.fields import Settings
 from streamdp.jobs import progress
 from streamdp.jobs.catalogue import KINDS
-from streamdp.jobs.kind import Kind, Output, Parameters
+from streamdp.jobs.kind import Kind, Output
 
 
-class TestParameters(Parameters):
+class TestParameters(Settings):
     seconds: float = 0.0
     """How long to sleep."""
     what: str = "count"
