@@ -32,8 +32,9 @@ class Meaning(Enum):
     """What follows from an error; the value is what a person is told where that is the same for all of a kind."""
 
     AWAY = (
-        "no broker answers at {servers}: check bootstrap.servers, security.protocol and the login, that the broker "
-        "runs and that the network lets this machine reach it ({type})"
+        # A client may see a refused login as a connection that was closed, so the login is named too.
+        "no broker answers at {servers}: check bootstrap.servers, security.protocol and the login (sasl.username, "
+        "sasl.password), that the broker runs and that the network lets this machine reach it ({type})"
     )
     FENCED = "another writer has taken over this identity: is a second daemon running?"
     GONE = "a position lies outside what its partition holds: records were deleted, or the topic is not the same"

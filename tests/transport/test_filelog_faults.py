@@ -21,6 +21,8 @@ from streamdp.transport.filelog import FileLog
 from streamdp.transport.segment import segment_name
 
 HERE = Path(__file__).parent
+# Scripts import what tests do.
+ENVIRONMENT = os.environ | {"PYTHONPATH": os.pathsep.join([str(HERE.parent), os.environ.get("PYTHONPATH", "")])}
 NAME = TopicPartition("t", 0)
 
 
@@ -137,7 +139,7 @@ def test_a_middle_damaged_while_the_end_is_behind_is_not_taken_for_a_torn_tail(t
 
 @pytest.mark.slow
 def test_a_crash_at_every_file_operation_leaves_all_or_nothing(tmp_path: Path) -> None:
-    subprocess.run(script(HERE / "crash_steps.py", tmp_path / "log"), check=True, cwd=HERE)
+    subprocess.run(script(HERE / "crash_steps.py", tmp_path / "log"), check=True, cwd=HERE, env=ENVIRONMENT)
 
 
 @pytest.mark.slow
@@ -231,7 +233,7 @@ FULL_DISK = textwrap.dedent(
 
 
 def run_full_disk(root: Path, limit: int) -> None:
-    subprocess.run([sys.executable, "-c", FULL_DISK, str(root), str(limit)], check=True, cwd=HERE)
+    subprocess.run([sys.executable, "-c", FULL_DISK, str(root), str(limit)], check=True, cwd=HERE, env=ENVIRONMENT)
 
 
 def test_a_file_that_may_not_grow_loses_nothing(tmp_path: Path) -> None:
